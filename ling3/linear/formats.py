@@ -29,6 +29,8 @@ LEVELS: dict[str, int] = {"w4": 7, "w8": 127}
 """Largest quantised magnitude: symmetric, so -8 and -128 are never produced."""
 MAX_K_TILE: dict[str, int] = {"w4": 2048, "w8": 4096}
 """Longest K of one NPU run (R12)."""
+_NOTHING = np.float32(1e-30)
+"""A tile whose weights are all below this is stored as zeros: its scale would leave the normal floats."""
 INT16_MAX, INT16_MIN = 32767, -32768
 
 
@@ -56,41 +58,62 @@ def choose_tile(k: int, wanted: int | None, longest: int) -> int:
     return k // parts
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _squared_error(
+    row: NDArray[np.float32], scale: np.float32, levels: np.float32, work: NDArray[np.float32]
+) -> np.float32:
+    """Sum of squared rounding errors of one row at one scale. The sum is folded in halves: vector code whose
+    order of additions, and with it the package, is the same on every machine. row, work: [tile]."""
+    inverse = np.float32(1.0) / scale
+    for k in range(row.size):
+        miss = row[k] - min(max(np.rint(row[k] * inverse), -levels), levels) * scale
+        work[k] = miss * miss
+    width = row.size
+    while width % 2 == 0:
+        width //= 2
+        upper = work[width : 2 * width]
+        for k in range(width):
+            work[k] += upper[k]
+    total = np.float32(0.0)
+    for k in range(width):
+        total += work[k]
+    return total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _round_tiles(
-    w: NDArray[np.float32], tile: int, levels: int, steps: int, q: NDArray[np.int8], scale: NDArray[np.float32]
+    w: NDArray[np.float32], tile: int, largest_level: int, steps: int, q: NDArray[np.int8], scale: NDArray[np.float32]
 ) -> None:
     """Round every (row, tile) with the scale of least squared error among `steps` candidates.
 
     Candidates shrink the exact range max|w| / levels in steps of 4 %: cutting a few outliers often
     costs less than a coarser step for all. w: [N, K], q: [N, K], scale: [K / tile, N].
     """
+    levels = np.float32(largest_level)
+    work = np.empty(tile, np.float32)
     for n in range(w.shape[0]):
         for t in range(w.shape[1] // tile):
             row = w[n, t * tile : (t + 1) * tile]
+            rounded = q[n, t * tile : (t + 1) * tile]
             largest = np.float32(0.0)
             for k in range(tile):
                 largest = max(largest, abs(row[k]))
-            if largest == 0.0:
+            if largest < _NOTHING:
                 scale[t, n] = np.float32(1.0)
-                q[n, t * tile : (t + 1) * tile] = 0
+                rounded[:] = 0
                 continue
-            best, best_error = np.float32(0.0), np.inf
-            for step in range(steps):
-                s = np.float32(largest / levels * (1.0 - 0.04 * step))
-                inverse = np.float32(1.0) / s
-                error = np.float32(0.0)
-                for k in range(tile):
-                    rounded = min(max(np.rint(row[k] * inverse), np.float32(-levels)), np.float32(levels))
-                    miss = row[k] - rounded * s
-                    error += miss * miss
-                if error < best_error:
-                    best, best_error = s, error
+            best = np.float32(largest / levels)
+            if steps > 1:
+                best_error = _squared_error(row, best, levels, work)
+                for step in range(1, steps):
+                    candidate = np.float32(largest / levels * (1.0 - 0.04 * step))
+                    error = _squared_error(row, candidate, levels, work)
+                    if error < best_error:
+                        best, best_error = candidate, error
             scale[t, n] = best
             inverse = np.float32(1.0) / best
             for k in range(tile):
-                rounded = min(max(np.rint(row[k] * inverse), np.float32(-levels)), np.float32(levels))
-                q[n, t * tile + k] = np.int8(rounded)
+                rounded[k] = np.int8(min(max(np.rint(row[k] * inverse), -levels), levels))
 
 
 def quantise(w: NDArray[np.float32], fmt: Literal["w4", "w8"], tile: int | None = None) -> Quantised:
@@ -121,15 +144,27 @@ def quantise_certified(w: NDArray[np.float32], tile: int | None = None) -> Quant
         tile = choose_tile(k, result.tile - 1, MAX_K_TILE["w4"])
 
 
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _signed_sums(values: NDArray[np.int8], tile: int, positive: NDArray[np.int32], negative: NDArray[np.int32]) -> None:
+    """Sums of the positive and of the negated negative weights. values: [N, K]; positive, negative: [T, N]."""
+    for n in range(values.shape[0]):
+        for t in range(values.shape[1] // tile):
+            row = values[n, t * tile : (t + 1) * tile]
+            total, absolute = np.int32(0), np.int32(0)
+            for k in range(tile):
+                total += np.int32(row[k])
+                absolute += abs(np.int32(row[k]))
+            positive[t, n] = (absolute + total) // 2
+            negative[t, n] = (absolute - total) // 2
+
+
 def certificate(values: NDArray[np.int8], tile: int) -> NDArray[np.int32]:
     """The bounds of the two int16 products of one run, per K tile: `[T, 2]`, the largest over the columns
     of 7P + 8Q (upper) and 8P + 7Q (lower), P and Q being the sums of positive and negative weights."""
     n, k = values.shape
-    tiles = values.reshape(n, k // tile, tile).astype(np.int32)
-    p = np.maximum(tiles, 0).sum(axis=2)
-    q = np.maximum(-tiles, 0).sum(axis=2)
-    bounds = np.stack([(7 * p + 8 * q).max(axis=0), (8 * p + 7 * q).max(axis=0)], axis=1)
-    return bounds.astype(np.int32)
+    p, q = np.empty((2, k // tile, n), np.int32)
+    _signed_sums(values, tile, p, q)
+    return np.stack([(7 * p + 8 * q).max(axis=1), (8 * p + 7 * q).max(axis=1)], axis=1)
 
 
 def certified(bounds: NDArray[np.int32]) -> bool:

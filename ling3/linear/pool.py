@@ -1,0 +1,115 @@
+"""The one pool of worker threads, and how a numba kernel runs on it (D-19).
+
+A kernel is a numba function over a range of items, `f(begin, end, arrays..., numbers...)`, with an entry
+beside it that unpacks what the pool hands over:
+
+    @cfunc(ENTRY, cache=True)
+    def _scale_entry(args, begin, end):
+        scale(begin, end, f32_2d(args, 0), as_f64(args, 3))
+
+    pool.run(_scale_entry.address, items, [x, factor])
+
+An array takes 1 + ndim words (its address, then its shape), a number one word. Items must be independent
+and their arithmetic must not depend on `begin` and `end`: then results are the same for every thread count.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+
+from ling3._native import Pool
+
+__all__ = [
+    "ENTRY", "Pool", "as_f32", "as_i64", "bf16_2d", "default_threads", "f32_1d", "f32_2d", "f32_3d", "i32_2d",
+]  # fmt: skip
+
+ENTRY = types.void(types.CPointer(types.int64), types.int64, types.int64)
+"""Signature of a pool entry: void(const int64_t *args, int64_t begin, int64_t end)."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:
+    """An address as a pointer to numbers of a type."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(dtype.dtype)(types.int64, dtype), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _float_of_bits(typingctx: Any, bits: Any) -> Any:
+    """The double whose bits these are."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+_inline = numba.njit(inline="always")
+
+
+@_inline  # type: ignore[untyped-decorator]
+def f32_1d(args, at):  # type: ignore[no-untyped-def]
+    return carray(_pointer(args[at], numba.float32), (args[at + 1],))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def f32_2d(args, at):  # type: ignore[no-untyped-def]
+    return carray(_pointer(args[at], numba.float32), (args[at + 1], args[at + 2]))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def f32_3d(args, at):  # type: ignore[no-untyped-def]
+    return carray(_pointer(args[at], numba.float32), (args[at + 1], args[at + 2], args[at + 3]))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def bf16_2d(args, at):  # type: ignore[no-untyped-def]
+    return carray(_pointer(args[at], numba.uint16), (args[at + 1], args[at + 2]))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def i32_2d(args, at):  # type: ignore[no-untyped-def]
+    return carray(_pointer(args[at], numba.int32), (args[at + 1], args[at + 2]))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def as_f32(args, at):  # type: ignore[no-untyped-def]
+    return numba.float32(_float_of_bits(args[at]))
+
+
+@_inline  # type: ignore[untyped-decorator]
+def as_i64(args, at):  # type: ignore[no-untyped-def]
+    return args[at]
+
+
+def default_threads(root: Path = Path("/")) -> int:
+    """Threads for this process: what affinity and the container's CPU quota leave, at most 4 (S-23)."""
+    threads = len(os.sched_getaffinity(0))
+    quota = _cpu_quota(root)
+    return max(1, min(threads, 4, quota or threads))
+
+
+def _cpu_quota(root: Path) -> int | None:
+    """Whole CPUs of the cgroup's quota, v2 then v1; None where there is no limit or it cannot be read."""
+    try:
+        limit, period = (root / "sys/fs/cgroup/cpu.max").read_text().split()
+        return None if limit == "max" else max(1, -(-int(limit) // int(period)))
+    except (OSError, ValueError, ZeroDivisionError):
+        pass
+    try:
+        folder = root / "sys/fs/cgroup/cpu"
+        limit_us = int((folder / "cpu.cfs_quota_us").read_text())
+        period_us = int((folder / "cpu.cfs_period_us").read_text())
+        return max(1, -(-limit_us // period_us)) if limit_us > 0 and period_us > 0 else None
+    except (OSError, ValueError):
+        return None

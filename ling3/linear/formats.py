@@ -58,7 +58,7 @@ def choose_tile(k: int, wanted: int | None, longest: int) -> int:
     return k // parts
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _squared_error(
     row: NDArray[np.float32], scale: np.float32, levels: np.float32, work: NDArray[np.float32]
 ) -> np.float32:
@@ -80,7 +80,7 @@ def _squared_error(
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, error_model="numpy")
 def _round_tiles(
     w: NDArray[np.float32], tile: int, largest_level: int, steps: int, q: NDArray[np.int8], scale: NDArray[np.float32]
 ) -> None:
@@ -144,7 +144,7 @@ def quantise_certified(w: NDArray[np.float32], tile: int | None = None) -> Quant
         tile = choose_tile(k, result.tile - 1, MAX_K_TILE["w4"])
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def _signed_sums(values: NDArray[np.int8], tile: int, positive: NDArray[np.int32], negative: NDArray[np.int32]) -> None:
     """Sums of the positive and of the negated negative weights. values: [N, K]; positive, negative: [T, N]."""
     for n in range(values.shape[0]):

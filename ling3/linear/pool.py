@@ -3,7 +3,7 @@
 A kernel is a numba function over a range of items, `f(begin, end, arrays..., numbers...)`, with an entry
 beside it that unpacks what the pool hands over:
 
-    @cfunc(ENTRY, cache=True)
+    @pool_entry
     def _scale_entry(args, begin, end):
         scale(begin, end, f32_2d(args, 0), as_f64(args, 3))
 
@@ -11,11 +11,15 @@ beside it that unpacks what the pool hands over:
 
 An array takes 1 + ndim words (its address, then its shape), a number one word. Items must be independent
 and their arithmetic must not depend on `begin` and `end`: then results are the same for every thread count.
+Entries are compiled at first use and kept in numba's cache on disk; `compile_entries` does them all at start.
 """
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +31,48 @@ from numba.extending import intrinsic
 from ling3._native import Pool
 
 __all__ = [
-    "ENTRY", "Pool", "as_f32", "as_i64", "bf16_2d", "default_threads", "f32_1d", "f32_2d", "f32_3d", "i32_2d",
+    "Entry", "Pool", "as_f32", "as_i64", "bf16_2d", "compile_entries", "default_threads", "f32_1d", "f32_2d", "f32_3d",
+    "i32_2d", "pool_entry",
 ]  # fmt: skip
 
-ENTRY = types.void(types.CPointer(types.int64), types.int64, types.int64)
-"""Signature of a pool entry: void(const int64_t *args, int64_t begin, int64_t end)."""
+_SIGNATURE = types.void(types.CPointer(types.int64), types.int64, types.int64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+class Entry:
+    """A kernel the pool can run: `void(const int64_t *args, int64_t begin, int64_t end)`."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.name = f"{function.__module__}.{function.__name__}"
+        self._function = function
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return numba.cfunc(_SIGNATURE, cache=True)(self._function)
+
+    @cached_property
+    def address(self) -> int:
+        """Compiles the kernel, or takes it from the cache, when first asked for."""
+        return int(self._compiled.address)
+
+
+_entries: list[Entry] = []
+
+
+def pool_entry(function: Callable[..., None]) -> Entry:
+    """Decorator that makes a function `(args, begin, end)` an entry."""
+    entry = Entry(function)
+    _entries.append(entry)
+    return entry
+
+
+def compile_entries() -> Iterator[tuple[int, int]]:
+    """Compile every entry of the loaded modules, yielding (done, total) after each."""
+    for done, entry in enumerate(_entries, 1):
+        assert entry.address
+        yield done, len(_entries)
+
+
+@intrinsic
 def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:
     """An address as a pointer to numbers of a type."""
 
@@ -44,7 +82,7 @@ def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:
     return types.CPointer(dtype.dtype)(types.int64, dtype), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _float_of_bits(typingctx: Any, bits: Any) -> Any:
     """The double whose bits these are."""
 
@@ -57,38 +95,38 @@ def _float_of_bits(typingctx: Any, bits: Any) -> Any:
 _inline = numba.njit(inline="always")
 
 
-@_inline  # type: ignore[untyped-decorator]
-def f32_1d(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def f32_1d(args, at):
     return carray(_pointer(args[at], numba.float32), (args[at + 1],))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def f32_2d(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def f32_2d(args, at):
     return carray(_pointer(args[at], numba.float32), (args[at + 1], args[at + 2]))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def f32_3d(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def f32_3d(args, at):
     return carray(_pointer(args[at], numba.float32), (args[at + 1], args[at + 2], args[at + 3]))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def bf16_2d(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def bf16_2d(args, at):
     return carray(_pointer(args[at], numba.uint16), (args[at + 1], args[at + 2]))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def i32_2d(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def i32_2d(args, at):
     return carray(_pointer(args[at], numba.int32), (args[at + 1], args[at + 2]))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def as_f32(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def as_f32(args, at):
     return numba.float32(_float_of_bits(args[at]))
 
 
-@_inline  # type: ignore[untyped-decorator]
-def as_i64(args, at):  # type: ignore[no-untyped-def]
+@_inline
+def as_i64(args, at):
     return args[at]
 
 

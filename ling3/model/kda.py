@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ling3.linear.matmul import Linear
-from ling3.linear.pool import ENTRY, Pool, as_f32, as_i64, f32_1d, f32_2d, f32_3d
+from ling3.linear.pool import Pool, as_f32, as_i64, f32_1d, f32_2d, f32_3d, pool_entry
 from ling3.model.geometry import Geometry
 from ling3.model.norm import rms_row
 from ling3.model.package import Package
@@ -245,7 +245,7 @@ def _keep_history(projected, history, kda_width, channel, width):
                 history[j, c] = history[j + rows, c] if source < 0 else projected[source, c]
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _entry(args, begin, end):
     projected, beta_raw, taps, history = f32_2d(args, 0), f32_2d(args, 3), f32_2d(args, 6), f32_2d(args, 9)
     a_log, dt_bias, o_norm = f32_1d(args, 12), f32_1d(args, 14), f32_1d(args, 16)

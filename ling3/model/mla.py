@@ -16,7 +16,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from ling3.linear.matmul import Linear, equal_groups
-from ling3.linear.pool import ENTRY, Pool, as_f32, as_i64, bf16_2d, f32_1d, f32_2d, f32_3d
+from ling3.linear.pool import Pool, as_f32, as_i64, bf16_2d, f32_1d, f32_2d, f32_3d, pool_entry
 from ling3.model.geometry import Geometry
 from ling3.model.norm import rms_norm, rms_row
 from ling3.model.package import Package
@@ -159,7 +159,7 @@ def _attend(begin, end, latent_query, rope_query, cache, out, position, scale):
                 acc[d] *= inverse
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _split_entry(args, begin, end):
     """Queries into the part that meets latents, per head, and the turned part. Items: rows."""
     query, nope, rope, angles = f32_2d(args, 0), f32_3d(args, 3), f32_3d(args, 7), f32_3d(args, 11)
@@ -172,29 +172,29 @@ def _split_entry(args, begin, end):
             _rotate(query[row, first + plain : first + plain + turned], angles[row], rope[head, row])
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _remember_bf16_entry(args, begin, end):
     _remember(begin, end, f32_2d(args, 0), f32_3d(args, 3), f32_1d(args, 7), bf16_2d(args, 9), as_i64(args, 12))
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _remember_f32_entry(args, begin, end):
     _remember(begin, end, f32_2d(args, 0), f32_3d(args, 3), f32_1d(args, 7), f32_2d(args, 9), as_i64(args, 12))
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _attend_bf16_entry(args, begin, end):
     latent_query, rope_query, out = f32_3d(args, 0), f32_3d(args, 4), f32_3d(args, 11)
     _attend(begin, end, latent_query, rope_query, bf16_2d(args, 8), out, as_i64(args, 15), as_f32(args, 16))
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _attend_f32_entry(args, begin, end):
     latent_query, rope_query, out = f32_3d(args, 0), f32_3d(args, 4), f32_3d(args, 11)
     _attend(begin, end, latent_query, rope_query, f32_2d(args, 8), out, as_i64(args, 15), as_f32(args, 16))
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _gate_entry(args, begin, end):
     """Head outputs times their gate, heads side by side (M-33). values: [H, rows, v] -> out: [rows, H v]."""
     values, gate, out = f32_3d(args, 0), f32_2d(args, 4), f32_2d(args, 7)

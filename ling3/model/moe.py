@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ling3.linear.matmul import Groups, Linear
-from ling3.linear.pool import ENTRY, Pool, as_f32, as_i64, f32_1d, f32_2d, i32_2d
+from ling3.linear.pool import Pool, as_f32, as_i64, f32_1d, f32_2d, i32_2d, pool_entry
 from ling3.model.geometry import Geometry
 from ling3.model.package import Package
 from ling3.model.scalar import sigmoid32, silu32
@@ -19,7 +19,7 @@ _WEIGHT_EPS = np.float32(1e-20)
 _OUT = np.float32(-np.inf)
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _swiglu_entry(args, begin, end):
     """SiLU(gate) * up. both: [rows, 2 width] = gate | up -> out: [rows, width]."""
     both, out = f32_2d(args, 0), f32_2d(args, 3)
@@ -59,7 +59,7 @@ def _mark_largest(values, count, chosen):
         chosen[best] = True
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _route_entry(args, begin, end):
     """Choose experts and their weights (M-41). ids and weights come in ascending order of expert."""
     logits, bias, ids, weights = f32_2d(args, 0), f32_1d(args, 3), i32_2d(args, 5), f32_2d(args, 8)
@@ -96,7 +96,7 @@ def _route_entry(args, begin, end):
             weights[row, j] *= scale
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _combine_entry(args, begin, end):
     """out[row] += sum over a row's experts, in ascending order, of weight * expert output.
 

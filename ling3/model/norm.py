@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from ling3.linear.pool import ENTRY, Pool, as_f32, f32_1d, f32_2d
+from ling3.linear.pool import Pool, as_f32, f32_1d, f32_2d, pool_entry
 from ling3.model.scalar import FASTMATH
 
 
@@ -22,7 +22,7 @@ def rms_row(x, weight, y, eps):
         y[i] = weight[i] * (x[i] * factor)
 
 
-@numba.cfunc(ENTRY, cache=True)
+@pool_entry
 def _rms_entry(args, begin, end):
     x, weight, y, eps = f32_2d(args, 0), f32_1d(args, 3), f32_2d(args, 5), as_f32(args, 8)
     for row in range(begin, end):

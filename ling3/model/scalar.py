@@ -26,7 +26,7 @@ _C7, _C6, _C5, _C4, _C3, _C2 = _f(1 / 5040), _f(1 / 720), _f(1 / 120), _f(1 / 24
 _ONE, _HALF, _LOWEST, _HIGHEST = _f(1.0), _f(0.5), _f(-87.0), _f(88.0)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def float_of_bits(typingctx: Any, bits: Any) -> Any:
     """The float32 whose bits an int32 holds."""
 
@@ -36,7 +36,7 @@ def float_of_bits(typingctx: Any, bits: Any) -> Any:
     return types.float32(types.int32), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def bits_of_float(typingctx: Any, value: Any) -> Any:
     """The bits of a float32 as an int32."""
 

@@ -101,11 +101,7 @@ def quantise_rows(
     """
 
 def gather_w8_rows(
-    pool: Pool,
-    weights: NDArray[np.int8],
-    scale: NDArray[np.float32],
-    ids: NDArray[np.int32],
-    out: NDArray[np.float32],
+    weights: NDArray[np.int8], scale: NDArray[np.float32], ids: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
     """out[i] = row ids[i] of a W8 matrix. weights: [N/32, K/32, 32, 32]; scale: [T, N]; out: [n, columns], columns <= K."""
 

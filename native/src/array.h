@@ -22,6 +22,7 @@ constexpr ElementType int8{"int8", "b", 1};
 constexpr ElementType uint8{"uint8", "B", 1};
 constexpr ElementType uint16{"uint16", "H", 2};
 constexpr ElementType int32{"int32", "il", 4};
+constexpr ElementType int64{"int64", "lq", 8};
 
 [[noreturn]] void refuse(const std::string& message);  // ValueError
 

@@ -151,10 +151,10 @@ void quantise(Pool& pool, nb::handle x_object, int64_t tile, nb::handle q_object
   if (!finite) refuse("x: holds a value that is not finite");
 }
 
-void gather(Pool& pool, nb::handle weights_object, nb::handle scale_object, nb::handle ids_object, nb::handle out_object) {
+void gather(nb::handle weights_object, nb::handle scale_object, nb::handle ids_object, nb::handle out_object) {
   const Array weights(weights_object, "weights", int8, 4);
   const Array scale(scale_object, "scale", float32, 2);
-  const Array ids(ids_object, "ids", int32, 1);
+  const Array ids(ids_object, "ids", int64, 1);
   const Array out(out_object, "out", float32, 2, Array::writes);
   check_tiles(weights, 0, 32);
   const int64_t n = weights.shape(0) * 32, k = weights.shape(1) * k_block, count = ids.shape(0);
@@ -163,12 +163,12 @@ void gather(Pool& pool, nb::handle weights_object, nb::handle scale_object, nb::
   out.expect({count, -1});
   if (out.shape(1) > k) out.refuse_shape("at most K = " + std::to_string(k) + " columns are possible");
   for (int64_t i = 0; i < count; ++i) {
-    const int32_t id = ids.data<const int32_t>()[i];
+    const int64_t id = ids.data<const int64_t>()[i];
     if (id < 0 || id >= n) refuse("ids: entry " + std::to_string(id) + " is not in 0..." + std::to_string(n - 1));
   }
   const nb::gil_scoped_release unlocked;
-  gather_w8_rows(pool, weights.data<const int8_t>(), scale.data<const float>(), n, k, tiles, ids.data<const int32_t>(),
-                 count, out.data<float>(), out.shape(1));
+  gather_w8_rows(weights.data<const int8_t>(), scale.data<const float>(), n, k, tiles, ids.data<const int64_t>(), count,
+                 out.data<float>(), out.shape(1));
 }
 
 void make_pool(Pool* place, int threads, const std::optional<std::vector<int>>& cpus) {
@@ -211,7 +211,7 @@ NB_MODULE(_native, m) {
       },
       nb::arg("pool"), nb::arg("weights"), nb::arg("x"), nb::arg("experts"), nb::arg("offsets"), nb::arg("y"));
   m.def("quantise_rows", quantise, nb::arg("pool"), nb::arg("x"), nb::arg("tile"), nb::arg("q"), nb::arg("scale"));
-  m.def("gather_w8_rows", gather, nb::arg("pool"), nb::arg("weights"), nb::arg("scale"), nb::arg("ids"), nb::arg("out"));
+  m.def("gather_w8_rows", gather, nb::arg("weights"), nb::arg("scale"), nb::arg("ids"), nb::arg("out"));
 
   m.def("variants", [] {
     std::vector<std::string> names;

@@ -196,29 +196,4 @@ void float_matmul(Pool& pool, FloatDots dots, const FloatWeights& weights, const
   });
 }
 
-const Kernels* const* usable_kernels() {
-  static const Kernels* const* const list = [] {
-    static const Kernels* usable[8];
-    const Kernels* const all[] = {
-#if defined(__x86_64__) && defined(LING3_HAVE_VARIANTS)
-        &avx512_kernels, &avx2_kernels,
-#elif defined(__aarch64__) && defined(LING3_HAVE_VARIANTS)
-        &neon_kernels,
-#endif
-        &scalar_kernels,
-    };
-    int count = 0;
-    for (const Kernels* kernels : all)
-      if (kernels->supported()) usable[count++] = kernels;
-    return usable;
-  }();
-  return list;
-}
-
-const Kernels* find_kernels(const char* name) {
-  for (const Kernels* const* kernels = usable_kernels(); *kernels != nullptr; ++kernels)
-    if (strcmp((*kernels)->name, name) == 0) return *kernels;
-  return nullptr;
-}
-
 }  // namespace ling3

@@ -32,20 +32,16 @@ using FloatDots = void (*)(const float* x, int rows, const void* weights, int64_
 
 struct Kernels {
   const char* name;
-  bool (*supported)();
   TileKernels w4;
   TileKernels w8;
   FloatDots f32;
   FloatDots bf16;
 };
 
-extern const Kernels scalar_kernels;
-#if defined(__x86_64__)
+extern const Kernels scalar_kernels;  // the reference
 extern const Kernels avx2_kernels;
-extern const Kernels avx512_kernels;
-#elif defined(__aarch64__)
-extern const Kernels neon_kernels;
-#endif
+extern const Kernels avx512_kernels;  // AVX-512 F, BW and VNNI
+extern const Kernels neon_kernels;    // ARMv8.2 with the dot product
 
 // Null-terminated, best first; those that this CPU cannot run are left out.
 const Kernels* const* usable_kernels();

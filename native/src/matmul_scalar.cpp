@@ -6,8 +6,6 @@
 namespace ling3 {
 namespace {
 
-bool always() { return true; }
-
 int64_t prepared_bytes(int rows, int64_t tile) { return rows * tile; }
 
 void prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* prepared) {
@@ -51,7 +49,6 @@ void accumulate_w8(const uint8_t* prepared, int rows, int64_t tile, const uint8_
 
 const Kernels scalar_kernels = {
     "scalar",
-    always,
     {64, prepared_bytes, prepare, accumulate_w4},
     {32, prepared_bytes, prepare, accumulate_w8},
     float_dots<float>,

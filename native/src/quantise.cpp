@@ -61,17 +61,15 @@ bool quantise_rows(Pool& pool, const float* x, int64_t rows, int64_t width, int6
   return finite.load();
 }
 
-void gather_w8_rows(Pool& pool, const int8_t* weights, const float* scale, int64_t n, int64_t k, int64_t tiles,
-                    const int32_t* ids, int64_t count, float* out, int64_t width) {
+void gather_w8_rows(const int8_t* weights, const float* scale, int64_t n, int64_t k, int64_t tiles, const int64_t* ids,
+                    int64_t count, float* out, int64_t width) {
   const int64_t tile = k / tiles;
-  pool.each(count, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = ids[i];
-      const int8_t* column = weights + (id / 32 * (k / 32) * 32 + id % 32) * 32;
-      for (int64_t j = 0; j < width; ++j)
-        out[i * width + j] = static_cast<float>(column[j / 32 * 1024 + j % 32]) * scale[j / tile * n + id];
-    }
-  });
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t id = ids[i];
+    const int8_t* column = weights + (id / 32 * (k / 32) * 32 + id % 32) * 32;
+    for (int64_t j = 0; j < width; ++j)
+      out[i * width + j] = static_cast<float>(column[j / 32 * 1024 + j % 32]) * scale[j / tile * n + id];
+  }
 }
 
 }  // namespace ling3

@@ -14,7 +14,7 @@ bool quantise_rows(Pool& pool, const float* x, int64_t rows, int64_t width, int6
                    float* scale);
 
 // Rows of a W8 matrix [N/32, K/32, 32, 32] with scale [tiles, N] as float32: out: [count, width], width <= k.
-void gather_w8_rows(Pool& pool, const int8_t* weights, const float* scale, int64_t n, int64_t k, int64_t tiles,
-                    const int32_t* ids, int64_t count, float* out, int64_t width);
+void gather_w8_rows(const int8_t* weights, const float* scale, int64_t n, int64_t k, int64_t tiles, const int64_t* ids,
+                    int64_t count, float* out, int64_t width);
 
 }  // namespace ling3

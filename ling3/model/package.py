@@ -114,8 +114,8 @@ class Package:
         """Hash tensor after tensor, yielding (name, bytes) as each is done. PackageError at the first wrong one."""
         sums = _json_object(self.file, "sha256")
         for name, info in self.file.tensors.items():
-            if hashlib.sha256(self.file.array(name)).hexdigest() != sums.get(name):
-                raise PackageError(f"{self.file.path}: tensor {name} is damaged: its SHA-256 differs from the stored one")
+            if hashlib.sha256(self.file.array(name).data).hexdigest() != sums.get(name):
+                raise PackageError(f"{self.file.path}: tensor {name} is damaged: its SHA-256 is not the stored one")
             yield name, info.end - info.begin
 
     def _check(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:

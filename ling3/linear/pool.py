@@ -13,7 +13,7 @@ An array takes 1 + ndim words (its address, then its shape), a number one word. 
 and their arithmetic must not depend on `begin` and `end`: then results are the same for every thread count.
 Entries are compiled at first use and kept in numba's cache on disk; `compile_entries` does them all at start.
 """
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, call-arg, attr-defined"
 
 from __future__ import annotations
 

@@ -125,12 +125,13 @@ class Decoder:
         return x
 
     def _logits(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._head(self.pool, rms_norm(self.pool, x, self._norm, self.geometry.norm_eps))[0]
+        return self._head(self.pool, rms_norm(self.pool, x, self._norm, self.geometry.norm_eps)).reshape(-1)
 
     def _angles(self, position: int, rows: int) -> NDArray[np.float32]:
         """Cosine and sine of position times frequency, from doubles: [rows, rope / 2, 2] (M-32)."""
         angle = np.arange(position, position + rows, dtype=np.float64)[:, None] * self._frequencies
-        return np.stack([np.cos(angle), np.sin(angle)], axis=2).astype(np.float32)
+        angles: NDArray[np.float32] = np.stack([np.cos(angle), np.sin(angle)], axis=2).astype(np.float32)
+        return angles
 
 
 def _load_layers(package: Package, g: Geometry) -> list[Layer]:

@@ -253,7 +253,8 @@ def _entry(args, begin, end):
     position, lower_bound, eps = as_i64(args, 25), as_f32(args, 26), as_f32(args, 27)
     for head in range(begin, end):
         _head(
-            head, projected, beta_raw, taps, history, a_log, dt_bias, o_norm, state[head], out, position, lower_bound, eps
+            head, projected, beta_raw, taps, history, a_log, dt_bias, o_norm, state[head], out,
+            position, lower_bound, eps,
         )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class SequenceState:
     def restore_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Raises ValueError if a latent row that the checkpoint needs has been overwritten."""
         if self._written[: checkpoint.position].max(initial=0) > checkpoint.clock:
-            raise ValueError(f"the checkpoint at position {checkpoint.position} is stale: earlier rows were overwritten")
+            raise ValueError(f"the checkpoint at {checkpoint.position} is stale: earlier rows were overwritten")
         self._restore(checkpoint.position, checkpoint.matrices, checkpoint.history)
 
     def save(self) -> State:

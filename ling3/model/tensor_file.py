@@ -100,7 +100,7 @@ def _info(path: Path, name: str, entry: Any, base: int, size: int) -> TensorInfo
     for n in shape:
         count *= n
     if end - begin != count * np.dtype(DTYPES[dtype]).itemsize:
-        raise PackageError(f"{path}: damaged header: tensor {name} of shape {list(shape)} cannot have {end - begin} bytes")
+        raise PackageError(f"{path}: damaged header: tensor {name}, shape {list(shape)}, cannot be {end - begin} bytes")
     if base + end > size:
         raise PackageError(f"{path}: truncated: tensor {name} ends at byte {base + end}, the file at {size}")
     return TensorInfo(dtype, shape, base + begin, base + end)

@@ -19,6 +19,7 @@ THINK = "<think>"
 END_THINK = "</think>"
 TOOL_CALL = "<tool_call>"
 END_TOOL_CALL = "</tool_call>"
+END_OF_TEXT = "<|endoftext|>"
 ARGUMENT_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 
 REQUIRED = (THINK, END_THINK, TOOL_CALL, END_TOOL_CALL)
@@ -41,6 +42,7 @@ class Tokenizer:
 
     `size`: one more than the largest id of the file (M-62); ids from there to `vocab_size` are padding rows.
     `control`: literal → ControlToken.
+    `eos_token_ids`: the given ones and that of `<|endoftext|>`; each ends an answer (M-62).
     `masked_ids`: ids a sampler must never draw, ascending: ids without a token (padding rows included) and control
     tokens other than the end-of-sequence ones and those an answer is made of (`DRAWABLE`).
 
@@ -59,8 +61,8 @@ class Tokenizer:
             raise PackageError(f"tokenizer.json: token id {self.size - 1}, but the model has {vocab_size} rows")
         if not eos_token_ids or not eos_token_ids <= ids:
             raise PackageError(f"eos_token_id: {sorted(eos_token_ids)} are not ids of tokenizer.json")
-        self.eos_token_ids = eos_token_ids
-        drawable = set(self._pieces) | eos_token_ids | {t.id for s, t in self.control.items() if s in DRAWABLE}
+        self.eos_token_ids = eos_token_ids | {t.id for s, t in self.control.items() if s == END_OF_TEXT}
+        drawable = set(self._pieces) | self.eos_token_ids | {t.id for s, t in self.control.items() if s in DRAWABLE}
         self.masked_ids = tuple(i for i in range(vocab_size) if i not in drawable)
         self._encoder = _encoder(definition, vocab)
         self._try_out()

@@ -84,8 +84,7 @@ def size() -> int:
 @cache
 def chat_text() -> ChatText:
     """Built-in template; vocabulary padded by 7 rows."""
-    eos = frozenset({control_id("<|role_end|>"), control_id("<|endoftext|>")})
-    return ChatText(tokenizer_json(), builtin_chat_template(), eos, size() + 7)
+    return ChatText(tokenizer_json(), builtin_chat_template(), frozenset({control_id("<|role_end|>")}), size() + 7)
 
 
 def tokens(*parts: str | bytes) -> list[int]:

@@ -238,8 +238,9 @@ def _compile_kernels() -> None:
     begun = time.monotonic()
     shown = False
     for done, total in compile_entries():
-        if shown or time.monotonic() - begun > 2.0:
-            shown = True
-            print(f"\rnotice: compiling kernels, first start only: {done}/{total}", end="", file=sys.stderr, flush=True)
+        if shown or time.monotonic() - begun < 3.0:
+            continue
+        shown = True
+        print(f"notice: compiling kernels ({done} of {total}), at the first start only", file=sys.stderr, flush=True)
     if shown:
-        print(f" in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+        print(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)

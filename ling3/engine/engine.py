@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -141,7 +140,7 @@ class Engine:
         wanted = request.max_tokens
         budget = room if wanted is None else min(wanted, room)
         if wanted is None or budget < wanted:
-            print(f"request_info: output_budget={budget} remaining_context={room}", file=sys.stderr)
+            self._log.note(f"request_info: output_budget={budget} remaining_context={room}")
         return budget
 
     def _run(
@@ -166,7 +165,7 @@ class Engine:
             reason = "tool_calls"
         full = reason == "length" and clock.generated == self.context_length - len(prompt)
         if full:
-            print(f"request_info: id={request_id} capacity={self.context_length}", file=sys.stderr)
+            self._log.note(f"request_info: id={request_id} capacity={self.context_length}")
         usage = clock.usage(restored.cached_tokens if request.cache_prompt else None)
         metrics: dict[str, Any] = {
             "id": request_id,
@@ -214,7 +213,7 @@ class Engine:
             self._gate.step()
             if now - last_line >= PROGRESS_S:
                 last_line = now
-                _print_progress(request_id, done, clock)
+                self._log.note(_progress_line(request_id, done, clock))
         clock.prefill_ms = (time.monotonic() - begun) * 1000
         return logits
 
@@ -246,7 +245,8 @@ class Engine:
         return reason if output.deliver(filtered.finish()) else "canceled"
 
 
-def _print_progress(request_id: str, done: int, clock: RunClock) -> None:
+def _progress_line(request_id: str, done: int, clock: RunClock) -> str:
+    """How far a long prefill is (E-102)."""
     line = {
         "id": request_id,
         "timestamp": int(time.time()),
@@ -258,4 +258,4 @@ def _print_progress(request_id: str, done: int, clock: RunClock) -> None:
         "prefill_eval_ms": clock.prefill_eval_ms,
         **memory_mib(),
     }
-    print(f"prefill_progress={orjson.dumps(line).decode()}", file=sys.stderr)
+    return f"prefill_progress={orjson.dumps(line).decode()}"

@@ -117,7 +117,10 @@ def sampling_report(settings: Settings, thinking: bool) -> dict[str, Any]:
 
 
 class MetricsLog:
-    """One JSON line per run, appended and flushed; also on `echo` as `reply_metrics=` where that is given."""
+    """One JSON line per run, appended and flushed; also on `echo` as `reply_metrics=` where that is given.
+
+    Without `echo`, when a person chats on the same terminal, runs leave no other trace than the file.
+    """
 
     def __init__(self, path: Path, echo: IO[str] | None) -> None:
         """Raises StartError naming the path if it cannot be opened."""
@@ -138,6 +141,11 @@ class MetricsLog:
                 print(f"request_warning: metrics log: {error.strerror}", file=sys.stderr)
             if self._echo is not None:
                 print(f"reply_metrics={line.decode()}", file=self._echo, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line about a run that only an operator wants to see."""
+        if self._echo is not None:
+            print(text, file=self._echo, flush=True)
 
     def close(self) -> None:
         self._file.close()

@@ -117,12 +117,14 @@ class Engine:
             kept = False
             try:
                 reply = self._run(request, sink, prompt, budget, request_id, created, clock)
-                kept = reply.finish_reason != "canceled"
+                kept = request.cache_prompt and reply.finish_reason != "canceled"
+                return reply
             finally:
-                if not kept:
-                    self._prefix.clear()
-                self._gate.end()
-            return reply
+                try:
+                    if not kept:
+                        self._prefix.clear()  # E-84
+                finally:
+                    self._gate.end()
         finally:
             self._lock.release()
 
@@ -148,8 +150,9 @@ class Engine:
         clock: RunClock,
     ) -> Reply:  # fmt: skip
         settings = Settings.decide(request.sampling, self.sampling_defaults)
+        before = clock.elapsed_ms()
         restored = self._prefix.restore(request)
-        clock.cache_restore_ms = clock.elapsed_ms()
+        clock.cache_restore_ms = clock.elapsed_ms() - before
         output = _Output(sink, self._gate)
         reason: FinishReason = "canceled"
         if sink.begin(request_id, created):

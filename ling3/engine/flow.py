@@ -12,7 +12,7 @@ RunState = Literal["idle", "prefill", "decode", "canceling", "committed"]
 
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     "idle": frozenset({"prefill"}),
-    "prefill": frozenset({"decode", "canceling", "committed", "idle"}),
+    "prefill": frozenset({"decode", "canceling", "idle"}),
     "decode": frozenset({"canceling", "committed", "idle"}),
     "canceling": frozenset({"idle"}),
     "committed": frozenset({"idle"}),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import resource
-import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -120,6 +120,7 @@ class MetricsLog:
     """One JSON line per run, appended and flushed; also on `echo` as `reply_metrics=` where that is given.
 
     Without `echo`, when a person chats on the same terminal, runs leave no other trace than the file.
+    Neither a full disk nor an `echo` that nobody reads any more may cost an answer: what cannot be written is lost.
     """
 
     def __init__(self, path: Path, echo: IO[str] | None) -> None:
@@ -129,26 +130,35 @@ class MetricsLog:
         except OSError as error:
             raise StartError(f"--log: cannot open {path}: {error.strerror}") from error
         self._echo = echo
+        self._torn = False  # the file ends inside a line
         self._lock = threading.Lock()
 
     def write(self, metrics: dict[str, Any]) -> None:
-        """A full disk must not cost an answer: the line is lost, with a word on stderr."""
+        """The figures of one run."""
         line = orjson.dumps(metrics)
         with self._lock:
             try:
-                self._file.write(line + b"\n")
+                self._append(line)
             except OSError as error:
-                print(f"request_warning: metrics log: {error.strerror}", file=sys.stderr)
-            if self._echo is not None:
-                print(f"reply_metrics={line.decode()}", file=self._echo, flush=True)
+                self.note(f"request_warning: metrics log: {error.strerror}")
+            self.note(f"reply_metrics={line.decode()}")
 
     def note(self, text: str) -> None:
         """A line about a run that only an operator wants to see."""
         if self._echo is not None:
-            print(text, file=self._echo, flush=True)
+            with suppress(OSError):
+                print(text, file=self._echo, flush=True)
 
     def close(self) -> None:
         self._file.close()
+
+    def _append(self, line: bytes) -> None:
+        """A disk that fills up takes part of a line; the next one then starts on a line of its own."""
+        data = b"\n" * self._torn + line + b"\n"
+        while data:
+            written = self._file.write(data)
+            data = data[written:]
+            self._torn = bool(data)
 
 
 def _rate(count: int, ms: float) -> float:

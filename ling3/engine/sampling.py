@@ -47,8 +47,9 @@ def defaults_of(generation: dict[str, Any]) -> Sampling:
 
     def number(name: str, low: float, high: float) -> float | None:
         value = generation.get(name)
-        sane = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        return float(value) if sane else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            return None
+        return float(value)
 
     top_k = number("top_k", 0, 1 << 31)
     greedy = generation.get("do_sample") is False
@@ -60,11 +61,17 @@ def defaults_of(generation: dict[str, Any]) -> Sampling:
     )
 
 
+_ROUNDING = 1e-12
+"""What sums of weights may be off by: eight of ten equal tokens are enough for a top_p of 0.8."""
+_LARGEST = np.finfo(np.float64).max / 4
+"""Above any logit, and small enough that the difference of two is finite."""
+
+
 class Sampler:
     """Draws the tokens of one run. `masked`: ids that must never be drawn (M-62)."""
 
     def __init__(self, settings: Settings, vocab_size: int, prompt: Iterable[int], masked: NDArray[np.int64]) -> None:
-        self.settings = settings
+        self._settings = settings
         self._masked = masked
         self._random = np.random.RandomState(settings.seed)  # MT19937 seeded as 32 bits, stable by NumPy's policy
         self._seen = np.zeros(vocab_size, np.bool_)
@@ -75,23 +82,25 @@ class Sampler:
 
         Raises ValueError if no finite logit is left.
         """
-        s = self.settings
+        s = self._settings
         z = logits.astype(np.float64)
-        z[self._masked] = -np.inf
-        if s.repeat_penalty != 1.0:
-            seen = z[self._seen]
-            z[self._seen] = np.where(seen > 0, seen / s.repeat_penalty, seen * s.repeat_penalty)
         z[~np.isfinite(z)] = -np.inf
-        token = int(z.argmax())
-        if z[token] == -np.inf:
-            raise ValueError("the model gave no finite logits")
-        if s.temperature > 0.0:
-            token = self._choose(z)
+        z[self._masked] = -np.inf
+        with np.errstate(over="ignore"):  # extreme settings are allowed, and end in weights of 0
+            if s.repeat_penalty != 1.0:
+                seen = z[self._seen]
+                penalised = np.where(seen > 0, seen / s.repeat_penalty, seen * s.repeat_penalty)
+                z[self._seen] = np.minimum(penalised, _LARGEST)
+            token = int(z.argmax())
+            if z[token] == -np.inf:
+                raise ValueError("the model gave no finite logits")
+            if s.temperature > 0.0:
+                token = self._choose(z)
         self._seen[token] = True
         return token
 
     def _choose(self, z: NDArray[np.float64]) -> int:
-        s = self.settings
+        s = self._settings
         candidates = np.flatnonzero(z > -np.inf)
         if 0 < s.top_k < len(candidates):
             threshold = np.partition(z, len(z) - s.top_k)[len(z) - s.top_k]
@@ -100,9 +109,9 @@ class Sampler:
         candidates = candidates[np.argsort(-z[candidates], kind="stable")]
         if s.top_k > 0:
             candidates = candidates[: s.top_k]
-        weights = np.exp((z[candidates] - z[candidates[0]]) / s.temperature)
-        cumulative = np.cumsum(weights / weights.sum())
-        kept = int(np.searchsorted(cumulative, s.top_p)) + 1
-        cumulative = cumulative[:kept]
+        cumulative = np.cumsum(np.exp((z[candidates] - z[candidates[0]]) / s.temperature))
+        if s.top_p < 1.0:
+            enough = s.top_p * cumulative[-1] * (1.0 - _ROUNDING)
+            cumulative = cumulative[: int(np.searchsorted(cumulative, enough)) + 1]
         point = self._random.random_sample() * cumulative[-1]
         return int(candidates[min(int(np.searchsorted(cumulative, point, side="right")), len(cumulative) - 1)])

@@ -13,13 +13,21 @@ import sys
 import termios
 import threading
 import time
+import types
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ling3
+
 FACE, REQUEST_LOG = sys.argv[1], Path(sys.argv[2])
 if FACE == "plain":
     sys.modules["prompt_toolkit"] = None  # type: ignore[assignment]  # as if it were not installed
+
+# The console needs the engine's request types alone; the package would load every kernel with them.
+_engine = types.ModuleType("ling3.engine")
+_engine.__path__ = [str(folder / "engine") for folder in map(Path, ling3.__path__)]
+sys.modules["ling3.engine"] = _engine
 
 from ling3.console import input_kind, open_console, open_piped_prompt  # noqa: E402
 from ling3.engine.request import ChatRequest, FinishReason, Reply, Sink  # noqa: E402

@@ -1,0 +1,1 @@
+"""The parts of the demonstration model's training: corpus, network, optimiser, export, evaluation."""

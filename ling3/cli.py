@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -34,23 +35,36 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {"convert": convert.main, "inspe
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 or 1 and nothing else (E-118)."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if arguments and arguments[0] in _VERBS:
-            return _VERBS[arguments[0]](arguments[1:])
-        options = parse_options(arguments, f"ling3 {__version__}")
-        if isinstance(options, Immediate):
-            print(options.text)
-            return 0
-        return _start(options)
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        print(end="", flush=True)
+        return code
     except StartError as error:
         print(f"startup_error: {error}", file=sys.stderr)
-        return 1
+    except BrokenPipeError:  # whoever read our output has left: `ling3 --help | head -1`
+        _give_up_stdout()
+    except OSError as error:  # a full disk under standard output
+        print(f"startup_error: {error}", file=sys.stderr)
+        _give_up_stdout()
     except KeyboardInterrupt:
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        pass
+    return 1
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in _VERBS:
+        return _VERBS[arguments[0]](arguments[1:])
+    options = parse_options(arguments, f"ling3 {__version__}")
+    if isinstance(options, Immediate):
+        print(options.text)
+        return 0
+    return _start(options)
+
+
+def _give_up_stdout() -> None:
+    """Point standard output to nowhere, or the interpreter's last flush fails again and changes the exit code."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @dataclass(frozen=True)
@@ -86,16 +100,36 @@ class _Report:
 
 
 class _Quit:
-    """The quit flag, and who may swallow a Ctrl-C before it is set."""
+    """The quit flag. `interrupt` may use a Ctrl-C up before it is set; `close` ends what does not look at the flag.
+
+    Shutting down waits for the block that is being evaluated. Who does not want to wait presses Ctrl-C once more.
+    """
+
+    AGAIN_S = 0.5
+    """Launchers that pass a Ctrl-C on deliver it twice at once; a person takes longer."""
 
     def __init__(self) -> None:
         self.flag = threading.Event()
         self.interrupt: Callable[[], bool] = lambda: False
+        self.close: Callable[[], object] = lambda: None
+        self._since = 0.0
 
     def install(self) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self.flag.set())
-        signal.signal(signal.SIGINT, lambda *_: None if self.interrupt() else self.flag.set())
+        signal.signal(signal.SIGTERM, lambda *_: self._quit())
+        signal.signal(signal.SIGINT, lambda *_: None if self.interrupt() else self._ctrl_c())
+
+    def _ctrl_c(self) -> None:
+        if self.flag.is_set() and time.monotonic() - self._since > self.AGAIN_S:
+            self.close()
+            os._exit(1)
+        self._quit()
+
+    def _quit(self) -> None:
+        if not self.flag.is_set():
+            self._since = time.monotonic()
+            self.flag.set()
+        self.close()
 
 
 def _start(config: Config) -> int:
@@ -116,7 +150,9 @@ def _start(config: Config) -> int:
     if kind == "prompt":
         engine, _ = _load(config, model, is_demo, device, report, echo_metrics=False)
         prompt = open_piped_prompt(engine, thinking=config.thinking)
-        end.interrupt = prompt.interrupt
+        end.interrupt, end.close = prompt.interrupt, prompt.close
+        if end.flag.is_set():  # told to end while the model was loading
+            prompt.close()
         return prompt.run()
     with Server() as server:
         server.bind(config.host, config.port)
@@ -140,7 +176,7 @@ def _serve(server: Server, service: Service, engine: Engine, kind: InputKind, co
         server.serve(service, end.flag)
         return
     console = open_console(engine, request_quit=end.flag.set, thinking=config.thinking)
-    end.interrupt = console.interrupt
+    end.interrupt, end.close = console.interrupt, console.close
     thread = threading.Thread(target=console.run, name="console", daemon=True)
     thread.start()
     try:
@@ -156,8 +192,9 @@ def _qualify(config: Config, report: _Report) -> dict[str, Any]:
     if config.check:
         _check_only(host, report)
     failure = host.failure()
-    if config.backend == "npu" and failure is not None:
-        raise StartError(f"--backend npu: {failure.name}: {failure.detail}")
+    for option, unit in (("--backend", config.backend), ("--mla-backend", config.mla_backend)):
+        if unit == "npu" and failure is not None:
+            raise StartError(f"{option} npu: {failure.name}: {failure.detail}")
     if host.board:
         try:
             use_big_cores()
@@ -236,11 +273,14 @@ def _load(
 def _compile_kernels() -> None:
     """First start: LLVM compiles the kernels, which takes a while; later starts load them from numba's cache."""
     begun = time.monotonic()
-    shown = False
-    for done, total in compile_entries():
-        if shown or time.monotonic() - begun < 3.0:
-            continue
-        shown = True
-        print(f"notice: compiling kernels ({done} of {total}), at the first start only", file=sys.stderr, flush=True)
-    if shown:
-        print(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    compiled = False
+    for done, total, fresh in compile_entries():
+        if fresh:
+            compiled = True
+            _tell(f"notice: compiled {done} of {total} kernels, at the first start only")
+    if compiled:
+        _tell(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s")
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -49,6 +49,10 @@ class Entry:
     def _compiled(self) -> Any:
         return numba.cfunc(_SIGNATURE, cache=True)(self._function)
 
+    def prepare(self) -> bool:
+        """Have the machine code at hand; True if it had to be compiled, False if the cache had it."""
+        return bool(self._compiled.cache_hits == 0)
+
     @cached_property
     def address(self) -> int:
         """Compiles the kernel, or takes it from the cache, when first asked for."""
@@ -65,11 +69,10 @@ def pool_entry(function: Callable[..., None]) -> Entry:
     return entry
 
 
-def compile_entries() -> Iterator[tuple[int, int]]:
-    """Compile every entry of the loaded modules, yielding (done, total) after each."""
+def compile_entries() -> Iterator[tuple[int, int, bool]]:
+    """Make every entry of the loaded modules ready, yielding (done, total, whether it had to be compiled)."""
     for done, entry in enumerate(_entries, 1):
-        assert entry.address
-        yield done, len(_entries)
+        yield done, len(_entries), entry.prepare()
 
 
 @intrinsic

@@ -30,6 +30,17 @@ class RequestError(Ling3Error):
         self.param = param
 
 
+def context_length_exceeded(prompt_tokens: int | str, context: int) -> RequestError:
+    """400 `context_length_exceeded` with both numbers (E-104)."""
+    return RequestError(
+        400,
+        "context_length_exceeded",
+        f"the prompt has {prompt_tokens} tokens, the context holds {context} together with the answer; "
+        "shorten the messages or start with a larger --context",
+        "messages",
+    )
+
+
 def invalid_parameter(param: str, message: str) -> RequestError:
     """400 `invalid_parameter` that names the field."""
     return RequestError(400, "invalid_parameter", f"{param}: {message}", param)

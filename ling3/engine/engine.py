@@ -18,7 +18,7 @@ from ling3.engine.metrics import MetricsLog, RunClock, memory_mib, sampling_repo
 from ling3.engine.prefix import PrefixCache
 from ling3.engine.request import ChatRequest, FinishReason, Reply, Sampling, Sink
 from ling3.engine.sampling import Sampler, Settings, defaults_of
-from ling3.errors import RequestError
+from ling3.errors import RequestError, context_length_exceeded
 from ling3.model import Decoder
 from ling3.model.decoder import BLOCK
 from ling3.text import ChatText, OutputFilter, Piece, ToolCall
@@ -108,7 +108,9 @@ class Engine:
             raise EngineBusyError(retry_after=5)
         try:
             clock = RunClock(prompt_tokens=0)
-            prompt = self._text.encode_chat(request.messages, request.tools, request.enable_thinking)
+            prompt = self._text.encode_chat(
+                request.messages, request.tools, request.enable_thinking, self.context_length
+            )
             clock.prompt_tokens = len(prompt)
             budget = self._output_budget(request, len(prompt))
             created = int(time.time())
@@ -132,13 +134,7 @@ class Engine:
         """Tokens that may be generated (E-104); 400 if the prompt leaves no room."""
         room = self.context_length - prompt_tokens
         if room <= 0:
-            raise RequestError(
-                400,
-                "context_length_exceeded",
-                f"the prompt has {prompt_tokens} tokens, the context holds {self.context_length} with the answer; "
-                "shorten the messages or start with a larger --context",
-                "messages",
-            )
+            raise context_length_exceeded(prompt_tokens, self.context_length)
         wanted = request.max_tokens
         budget = room if wanted is None else min(wanted, room)
         if wanted is None or budget < wanted:

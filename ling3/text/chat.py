@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ling3.errors import PackageError
+from ling3.errors import PackageError, context_length_exceeded
 from ling3.text.control import ControlText
 from ling3.text.messages import normalise_messages, normalise_tools
 from ling3.text.stream import OutputFilter
@@ -36,18 +36,27 @@ class ChatText:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         enable_thinking: bool = False,
+        most: int | None = None,
     ) -> list[int]:
         """Token ids of the prompt, ending with the opening of the answer (M-75).
 
         Only the template makes control tokens; their literals inside messages and tools are text (M-63). Without
         such literals the ids are those of the rendered string parsed as a whole. RequestError 400
         `invalid_parameter` with the path of a field that is unusable.
+
+        `most`: a prompt that is sure to have more tokens is refused with 400 `context_length_exceeded` before the
+        work of encoding it, which takes seconds for megabytes of text.
         """
         shielded_messages = self._control.shield(normalise_messages(messages))
         shielded_tools = self._control.shield(normalise_tools(tools))
         rendered = self._template.render(shielded_messages, shielded_tools, enable_thinking)
+        parts = list(self._control.split(rendered))
+        letters = sum(len(part) for part in parts if isinstance(part, str))
+        least = letters // self.tokenizer.longest_piece
+        if most is not None and least > most:
+            raise context_length_exceeded(f"at least {least}", most)
         ids: list[int] = []
-        for part in self._control.split(rendered):
+        for part in parts:
             if isinstance(part, int):
                 ids.append(part)
             else:

@@ -55,6 +55,8 @@ class Tokenizer:
         self.control = _control_tokens(definition)
         vocab = _text_vocab(definition, self.control)
         self._pieces = _pieces(vocab)
+        self.longest_piece = max(map(len, self._pieces.values()))
+        """Bytes of the longest token: a text of n bytes has at least n / longest_piece tokens."""
         ids = set(self._pieces) | {token.id for token in self.control.values()}
         self.size = max(ids) + 1
         if self.size > vocab_size:

@@ -52,3 +52,6 @@ class Limits:
     def inference_slots(self) -> int:
         """Three quarters of the workers, so cancel and health always find a free one (D-6)."""
         return self.workers * 3 // 4
+
+
+DEFAULT_LIMITS = Limits()

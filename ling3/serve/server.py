@@ -24,7 +24,7 @@ from types import TracebackType
 
 from ling3.errors import StartError
 from ling3.serve.connection import Connection
-from ling3.serve.limits import POLL_S, Limits
+from ling3.serve.limits import DEFAULT_LIMITS, POLL_S, Limits
 from ling3.serve.ports import Service
 from ling3.serve.reader import Reader
 from ling3.serve.router import Router
@@ -43,7 +43,7 @@ class Server:
     are refused while the model loads, and never hang (E-23).
     """
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,8 +94,10 @@ class Server:
         finally:
             stopping.set()
             reader.refuse_all()
+            workers.close_queued()
             workers.stop(service.engine.request_cancel_all)
             reader.stop()
+            workers.close_queued()  # What the reader had completed in the meantime.
             self.close()
 
     def close(self) -> None:

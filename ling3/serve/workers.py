@@ -45,11 +45,10 @@ class Workers:
         self._queue.put(connection)
 
     def stop(self, cancel_runs: Callable[[], None]) -> None:
-        """Close what is queued without an answer, cancel what runs until every worker is done (E-117).
+        """Cancel what runs until every worker is done (E-117).
 
         `cancel_runs` is repeated, for a run may begin just after it was called.
         """
-        self._close_queued()
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -57,7 +56,8 @@ class Workers:
                 cancel_runs()
                 thread.join(POLL_S)
 
-    def _close_queued(self) -> None:
+    def close_queued(self) -> None:
+        """Close what waits for a worker, without an answer (E-117)."""
         while True:
             try:
                 connection = self._queue.get_nowait()

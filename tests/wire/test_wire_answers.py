@@ -180,7 +180,7 @@ def test_streamed_reasoning_and_tool_calls(server: Running) -> None:
 
 
 def test_text_of_every_kind_survives(server: Running) -> None:
-    text = "✅\ufffd 😀 \u2028 \"quoted\" \\ \n\n data: x \x00"
+    text = '✅\ufffd 😀 \u2028 "quoted" \\ \n\n data: x \x00'
     server.engine.play(content(text))
     assert deltas(stream(server))[1] == {"content": text}
     assert server.chat().json()["choices"][0]["message"]["content"] == text
@@ -270,5 +270,6 @@ def test_e74_a_canceled_answer_is_409_and_not_to_be_repeated(server: Running) ->
 def test_e74_a_canceled_stream_ends_with_one_error_event(server: Running) -> None:
     server.engine.play(content("Hel"), finish_reason="canceled")
     *chunks, last = stream(server).chunks
-    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [{"role": "assistant", "content": ""}, {"content": "Hel"}]
+    said = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert said == [{"role": "assistant", "content": ""}, {"content": "Hel"}]
     assert last["error"]["code"] == "request_canceled"

@@ -116,6 +116,15 @@ class WaitingEngine(FakeEngine):
         return super().run(request, sink)
 
 
+class SlowStatusEngine(WaitingEngine):
+    """Keeps the worker of a health request as well, which a real engine must not."""
+
+    def generation_status(self) -> dict[str, Any]:
+        self.entered.release()
+        self.leave.wait(5)
+        return super().generation_status()
+
+
 def test_d6_control_requests_get_through_while_inference_has_its_share() -> None:
     engine = WaitingEngine()
     with serving(engine) as server:
@@ -188,23 +197,19 @@ def test_e46_shutdown_answers_half_read_requests_with_408() -> None:
 
 
 def test_e117_queued_requests_are_closed_without_an_answer() -> None:
-    engine = WaitingEngine()
+    engine = SlowStatusEngine()
     with serving(engine, Limits(workers=2)) as server:
-        chat = in_background(server.chat)
-        assert engine.entered.acquire(timeout=5)
-        # One worker is left: a second engine call made through /health's generation status would not block it, so hold
-        # it with a status that waits.
-        engine.generation_status = lambda: {"released": engine.leave.wait(5)}  # type: ignore[method-assign]
-        health = in_background(lambda: server.request("GET", "/health"))
+        running = [in_background(server.chat), in_background(lambda: server.request("GET", "/health"))]
+        for _ in running:
+            assert engine.entered.acquire(timeout=5)
         with server.connect() as queued:
-            time.sleep(0.2)
             queued.sendall(request_bytes("GET", "/v1/models"))
-            time.sleep(0.2)
+            time.sleep(0.2)  # Until it is queued; both workers are taken.
             server.quit_flag.set()
             assert Response.read_rest(queued) == b""
         engine.leave.set()
-        chat.join()
-        health.join()
+        for thread in running:
+            thread.join()
 
 
 def test_e23_until_listen_clients_are_refused() -> None:

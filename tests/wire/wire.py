@@ -13,6 +13,7 @@ from typing import Any
 from fake_engine import FakeEngine
 
 from ling3.serve import Limits, Server, Service
+from ling3.serve.limits import DEFAULT_LIMITS
 
 HOST = "127.0.0.1"
 CHAT = "/v1/chat/completions"
@@ -126,7 +127,7 @@ def request_bytes(method: str, path: str, body: bytes | None = None, *headers: s
 
 
 @contextmanager
-def serving(engine: FakeEngine, limits: Limits = Limits()) -> Iterator[Running]:  # noqa: B008 - frozen
+def serving(engine: FakeEngine, limits: Limits = DEFAULT_LIMITS) -> Iterator[Running]:
     """A server on a free port of the loopback address until the block ends."""
     with Server(limits) as server:
         server.bind(HOST, 0)

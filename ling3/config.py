@@ -71,6 +71,10 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
+_mib = _integer(0, (1 << 44) - 1)
+"""As bytes it must fit 64 bits (E-8)."""
+
+
 def _choice(*names: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in names:
@@ -112,7 +116,7 @@ OPTIONS: dict[str, Option] = {
     "--mla-backend": Option("mla_backend", _choice("auto", "cpu", "npu"), "NAME", "unit for attention (auto)"),
     "--threads": Option("threads", _integer(1, 64), "N", "CPU threads (all that may be used, at most 4)"),
     "--thinking": Option("thinking", _switch, "on|off", "think unless a request says otherwise (off)"),
-    "--session-cache-mib": Option("session_cache_mib", _integer(0, (1 << 44) - 1), "N", "budget of snapshots (256)"),
+    "--session-cache-mib": Option("session_cache_mib", _mib, "MIB", "budget of snapshots; 0 turns only them off (256)"),
     "--no-console": Option("console", None, "", "serve only, also on a terminal", constant=False),
     "--check": Option("check", None, "", "qualify this machine, print every check, exit", constant=True),
 }
@@ -142,7 +146,7 @@ def usage() -> str:
             "Options (defaults in brackets):",
             *(f"  {left:<26} {right}" for left, right in rows),
             "",
-            "Target: RK3588 with RKNPU driver 0.9.8 or newer; any other Linux runs on its CPU.",
+            "Target: RK3588, tested with RKNPU driver 0.9.8; any other Linux runs on its CPU.",
             "Qualification and memory estimates are advisory. The API is text-only OpenAI chat completions.",
         ]
     )
@@ -184,7 +188,7 @@ def find_model(config: Config, bundled: Path) -> tuple[Path, bool]:
     """The package to load, and whether it is the bundled demonstration model (D-2)."""
     if config.model is not None:
         return config.model, False
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+    data = Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"))
     for path in (Path(DEFAULT_PACKAGE), data / "ling3" / DEFAULT_PACKAGE):
         if path.is_file():
             return path, False

@@ -63,7 +63,8 @@ def inspect_host(root: Path = Path("/"), machine: str | None = None) -> Host:
     machine = machine or platform.machine()
     board = _is_rk3588(root, machine)
     memory = read_kb(root / "proc/meminfo", "MemTotal:") / 1024
-    return Host(machine, board, memory, (_soc(board, root, machine), _memory(memory), _npu_node(root), _runtime()))
+    checks = (_soc(board, root, machine), _memory(memory), _npu_node(root, board), _runtime())
+    return Host(machine, board, memory, checks)
 
 
 def use_big_cores() -> None:
@@ -96,7 +97,8 @@ def _soc(board: bool, root: Path, machine: str) -> Check:
     if board:
         return Check("soc", "passed", "RK3588")
     if machine == "aarch64" and not (root / "proc/device-tree/compatible").exists():
-        return Check("soc", "failed", "/proc/device-tree is hidden; a container must mount it to show the board")
+        detail = "no /proc/device-tree: not a board, or a container that hides it and must mount it"
+        return Check("soc", "failed", detail)
     return Check("soc", "failed", f"this is a {machine} machine without an RK3588; ling3 runs on its CPU")
 
 
@@ -107,11 +109,11 @@ def _memory(memory: float) -> Check:
     return Check("memory", "passed", detail)
 
 
-def _npu_node(root: Path) -> Check:
+def _npu_node(root: Path, board: bool) -> Check:
     if (root / "sys/module/rknpu").exists():
         return Check("npu_driver", "passed", "rknpu is loaded")
     advice = f"a vendor kernel brings rknpu, {MINIMUM_DRIVER} or newer"
-    if (root / "dev/accel/accel0").exists():
+    if board and (root / "dev/accel/accel0").exists():  # elsewhere some other maker's accelerator
         return Check("npu_driver", "failed", f"the mainline rocket driver holds the NPU; {advice}")
     return Check("npu_driver", "failed", f"no rknpu kernel driver; {advice}")
 

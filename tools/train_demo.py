@@ -2,12 +2,12 @@
 
     python -m venv .venv
     .venv/bin/pip install torch==2.13.0 tokenizers safetensors numpy jinja2
-    .venv/bin/python tools/train_demo.py --out DIR --minutes 75
+    .venv/bin/python -m tools.train_demo --out DIR --minutes 75        (from the root of the repository)
 
 Fetches two small-talk packages with pip, writes its own conversations (tools/demo/), learns a tokenizer, trains the
 network with one process a core until the time is over, and leaves a Hugging Face folder in the public layout of
 Ling-3.0 in DIR, renewed every few minutes. `ling3 convert DIR ling3/data/ling3-demo.l3r` makes the package, and
-`python -m demo.evaluation DIR` in tools/ asks the model its 200 questions.
+`python -m tools.demo.evaluation DIR` asks the model its 200 questions.
 
 The conversations and the first weights depend on --seed only. How far the training gets in its time depends on the
 machine, so two runs are alike but not equal.
@@ -21,11 +21,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from demo.dialogue import Writer
-from demo.small_talk import SmallTalk, collect, fetch
-from demo.training import Plan, train_process
-from demo.vocabulary import train_tokenizer
 from torch import multiprocessing
+
+from tools.demo.dialogue import Writer
+from tools.demo.small_talk import SmallTalk, collect, fetch
+from tools.demo.training import Plan, train_process
+from tools.demo.vocabulary import train_tokenizer
 
 # glibc would give every large tensor back to the system at once and fault its pages in again for the next one.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592",

@@ -12,6 +12,7 @@ from .chat_format import render
 from .dialogue import Writer
 from .network import BLOCK
 from .small_talk import SmallTalk
+from .vocabulary import END_OF_TURN, PADDING, token_id
 
 ROWS = 2048
 LONGEST = 768
@@ -37,8 +38,8 @@ class Batches:
     def __init__(self, tokenizer: Tokenizer, talk: SmallTalk, seed: int) -> None:
         self.tokenizer = tokenizer
         self.writer = Writer(seed, talk)
-        self.role_end = tokenizer.token_to_id("<|role_end|>")
-        self.padding = tokenizer.token_to_id("<|endoftext|>")
+        self.role_end = token_id(tokenizer, END_OF_TURN)
+        self.padding = token_id(tokenizer, PADDING)
         self.opening = tokenizer.encode("<role>ASSISTANT</role>").ids
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

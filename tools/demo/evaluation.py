@@ -1,6 +1,6 @@
 """Asking the trained model the questions of `evaluation.json` and counting the accepted answers.
 
-    python -m demo.evaluation DIR        (from the folder tools/; DIR as written by train_demo.py)
+    python -m tools.demo.evaluation DIR        (DIR as written by tools/train_demo.py)
 
 Each entry has the user lines of one conversation in `ask`; the greedy answer to the last one must contain one of the
 strings in `accept`, in any case. The questions are worded apart from the templates of the corpus.
@@ -20,6 +20,7 @@ from .chat_format import render
 from .dialogue import Message
 from .export import load_network
 from .network import Network
+from .vocabulary import END_OF_TURN, token_id
 
 QUESTIONS = Path(__file__).with_name("evaluation.json")
 LONGEST_ANSWER = 96
@@ -52,18 +53,18 @@ class Model:
     def __init__(self, network: Network, tokenizer: Tokenizer) -> None:
         self.network = network
         self.tokenizer = tokenizer
-        self.end = tokenizer.token_to_id("<|role_end|>")
+        self.end = token_id(tokenizer, END_OF_TURN)
 
-    @torch.no_grad()
     def complete(self, prompt: str) -> str:
         """The greedy continuation of a rendered prompt up to the end of the turn, special tokens as text."""
         ids = self.tokenizer.encode(prompt).ids
         start = len(ids)
-        while len(ids) - start < LONGEST_ANSWER:
-            best = int(self.network(torch.tensor([ids]))[0, -1].argmax())
-            if best == self.end:
-                break
-            ids.append(best)
+        with torch.inference_mode():
+            while len(ids) - start < LONGEST_ANSWER:
+                best = int(self.network(torch.tensor([ids]))[0, -1].argmax())
+                if best == self.end:
+                    break
+                ids.append(best)
         text: str = self.tokenizer.decode(ids[start:], skip_special_tokens=False)
         return text
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from .network import Network, Shape
+from .vocabulary import END_OF_TURN, PADDING, token_id
 
 TEMPLATE = Path(__file__).parents[2] / "ling3" / "text" / "chat_template.jinja"
 CONTEXT = 4096
@@ -86,8 +87,8 @@ def config(shape: Shape, tokenizer: Tokenizer) -> dict[str, object]:
         "use_mla_nope": False,
         "use_qk_norm": True,
         "hidden_act": "silu",
-        "eos_token_id": tokenizer.token_to_id("<|role_end|>"),
-        "pad_token_id": tokenizer.token_to_id("<|endoftext|>"),
+        "eos_token_id": token_id(tokenizer, END_OF_TURN),
+        "pad_token_id": token_id(tokenizer, PADDING),
         "initializer_range": 0.02,
         "max_window_layers": 20,
         "seq_aux": True,
@@ -131,7 +132,8 @@ def load_network(folder: Path) -> Network:
         state[name] = torch.stack([matrices[number] for number in range(len(matrices))])
     network = Network(Shape())
     network.load_state_dict(state)
-    return network.eval()
+    network.eval()
+    return network
 
 
 def write_json(path: Path, value: object) -> None:
@@ -147,12 +149,12 @@ def export(network: Network, tokenizer: Tokenizer, folder: Path, note: str) -> N
     write_json(folder / "config.json", config(network.shape, tokenizer))
     write_json(folder / "generation_config.json", {
         "do_sample": True, "temperature": 0.3, "top_p": 0.9, "top_k": 20,
-        "eos_token_id": tokenizer.token_to_id("<|role_end|>"), "pad_token_id": tokenizer.token_to_id("<|endoftext|>"),
+        "eos_token_id": token_id(tokenizer, END_OF_TURN), "pad_token_id": token_id(tokenizer, PADDING),
     })
     template = TEMPLATE.read_text(encoding="utf-8")
     write_json(folder / "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": False, "add_eos_token": False, "bos_token": None,
-        "eos_token": "<|role_end|>", "pad_token": "<|endoftext|>", "model_max_length": CONTEXT,
+        "eos_token": END_OF_TURN, "pad_token": PADDING, "model_max_length": CONTEXT,
         "clean_up_tokenization_spaces": False, "chat_template": template,
     })
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")

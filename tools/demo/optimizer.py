@@ -46,9 +46,12 @@ class Optimizer:
     def _stack(group: list[Tensor]) -> Tensor:
         return torch.cat([tensor.detach().reshape(-1, *tensor.shape[-2:]) for tensor in group])
 
-    @torch.no_grad()
     def step(self, factor: float) -> None:
         """One step with all rates multiplied by `factor`."""
+        with torch.no_grad():
+            self._step(factor)
+
+    def _step(self, factor: float) -> None:
         for settings in self.adam.param_groups:
             settings["lr"] = ADAM_RATE * factor
         self.adam.step()

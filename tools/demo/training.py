@@ -1,5 +1,8 @@
 """The training loop: processes with one thread each, gradients averaged, learning rate driven by the clock."""
 
+# `backward` has no types, but only where torch is installed.
+# mypy: warn-unused-ignores=False
+
 from __future__ import annotations
 
 import math

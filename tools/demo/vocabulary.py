@@ -13,6 +13,15 @@ SPLIT = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 VOCABULARY_SIZE = 4096
+END_OF_TURN, PADDING = "<|role_end|>", "<|endoftext|>"
+
+
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The number of a token that must be there."""
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise SystemExit(f"the tokenizer has no {token}")
+    return int(number)
 
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:

@@ -15,7 +15,7 @@ test: $(VENV)/.test-installed
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	set -e; for folder in tests/*/; do $(BIN)/mypy $$folder; done
+	set -e; for folder in $$(dirname tests/*/*.py | sort -u); do $(BIN)/mypy $$folder; done
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -43,7 +43,7 @@ class RunClock:
     """Times and counts of one run while it goes on. All clocks in milliseconds."""
 
     prompt_tokens: int
-    start: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=lambda: time.monotonic())
     ttft_ms: float | None = None
     prefill_ms: float = 0.0
     prefill_eval_ms: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pytest
 from engine_fixtures import Bench, MakeBench, Script
@@ -12,11 +12,11 @@ from engine_fixtures import Bench, MakeBench, Script
 
 @pytest.fixture
 def make_bench(tmp_path: Path) -> Iterator[MakeBench]:
-    """Engines on scripted decoders: `make_bench(script, context=4096, echo=None)`."""
+    """Engines on scripted decoders: `make_bench(script, **arguments of Bench)`. The log is a file of the test."""
     benches: list[Bench] = []
 
-    def make(script: Script, context: int = 4096, echo: IO[str] | None = None) -> Bench:
-        benches.append(Bench(tmp_path, script, context, echo))
+    def make(script: Script, log: str = "metrics.jsonl", **arguments: Any) -> Bench:
+        benches.append(Bench(tmp_path / log, script, **arguments))
         return benches[-1]
 
     yield make

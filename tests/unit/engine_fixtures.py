@@ -24,6 +24,8 @@ VOCABULARY = text_fixtures.size() + 7
 OVERHEAD = 24
 """Tokens of a prompt with one user message, without the message's own."""
 
+GREEDY: dict[str, Any] = {"temperature": 0.0}
+
 Script = Sequence[int] | Callable[[list[int]], Sequence[int]]
 MakeBench = Callable[..., "Bench"]
 
@@ -135,16 +137,21 @@ class RecordingSink:
 class Bench:
     """An engine on a scripted decoder, and everything that can be seen of it."""
 
-    def __init__(self, folder: Path, script: Script, context: int = 4096, echo: IO[str] | None = None) -> None:
+    def __init__(
+        self,
+        log_path: Path,
+        script: Script,
+        context: int = 4096,
+        echo: IO[str] | None = None,
+        generation: dict[str, Any] = GREEDY,
+    ) -> None:
         self.trace: list[str] = []
         self.decoder = ScriptedDecoder(script, context, self.trace)
+        self.text = text_fixtures.chat_text()
         self.echo = io.StringIO() if echo is None else echo
-        self.log_path = folder / "metrics.jsonl"
-        self.log = MetricsLog(self.log_path, self.echo)
-        generation: dict[str, Any] = {"temperature": 0.0}
-        self.engine = Engine(
-            cast(Decoder, self.decoder), text_fixtures.chat_text(), generation, "ling3-test", self.log
-        )
+        self.log_path = log_path
+        self.log = MetricsLog(log_path, self.echo)
+        self.engine = Engine(cast(Decoder, self.decoder), self.text, generation, "ling3-test", self.log)
 
     def sink(self, gone_at: int | None = None) -> RecordingSink:
         return RecordingSink(self.trace, gone_at)

@@ -14,17 +14,17 @@ _BAR_SECONDS, _LINE_SECONDS = 0.1, 10.0
 class Progress:
     """Shows how much of `total` bytes is done, the speed in MB/s and the time left.
 
-    Not for several threads. `finish` leaves one last line with the whole.
+    `stream`: standard error if None. Not for several threads. `finish` leaves one last line with the whole.
     """
 
     def __init__(
-        self, label: str, total: int, stream: TextIO = sys.stderr, clock: Callable[[], float] = time.monotonic
+        self, label: str, total: int, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._label = label
         self._total = total
-        self._stream = stream
+        self._stream = stream or sys.stderr
         self._clock = clock
-        self._bar = stream.isatty()
+        self._bar = self._stream.isatty()
         self._done = 0
         self._start = self._shown = clock()
 

@@ -14,6 +14,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -225,8 +226,6 @@ class Values:
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
-        quantile = NormalDist().inv_cdf
-        self._normal = np.array([quantile((i + 0.5) / 65536) for i in range(65536)], np.float32)
 
     def slices(self, name: str, dtype: str, shape: tuple[int, ...]) -> Iterator[Array]:
         """The values of a tensor in slices of bits, in order."""
@@ -256,12 +255,25 @@ class Values:
             spread = 0.5
         elif name.endswith("expert_bias"):
             spread = 0.05
-        table = (self._normal * np.float32(spread) + np.float32(mean)).astype(np.float32)
-        if dtype == "BF16":
-            bits = table.view(np.uint32)
-            bf16 = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-            return bf16[self._rng.integers(0, 65536, count, np.uint16)]
-        return table.astype(_BITS[dtype])[self._rng.integers(0, 65536, count, np.uint16)]
+        picks: Array = _normal_table(dtype, mean, spread)[self._rng.integers(0, 65536, count, np.uint16)]
+        return picks
+
+
+@cache
+def _quantiles() -> NDArray[np.float64]:
+    """The standard normal distribution in 65536 equal parts."""
+    quantile = NormalDist().inv_cdf
+    return np.array([quantile((i + 0.5) / 65536) for i in range(65536)])
+
+
+@lru_cache(maxsize=64)
+def _normal_table(dtype: str, mean: float, spread: float) -> Array:
+    """A normal distribution as 65536 equally likely values of a type: drawing becomes a look-up of random 16 bits."""
+    values = (_quantiles() * spread + mean).astype(np.float32)
+    if dtype != "BF16":
+        return values.astype(_BITS[dtype])
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def write_safetensors(path: Path, tensors: list[Described], contents: Callable[[Described], Iterator[Array]]) -> int:

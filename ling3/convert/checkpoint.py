@@ -167,6 +167,8 @@ class Checkpoint:
             path = self.folder / shard
             file = TensorFile.open(path)
             descriptor = self._files.enter_context(path.open("rb")).fileno()
+            # Reads are large already, and those of one linear skip others: reading ahead would fetch bytes twice.
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             for name in file.tensors if names is None else names:
                 info = file.tensors.get(name)
                 if info is None:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from ling3 import __version__
 from ling3.convert.checkpoint import INDEX, Checkpoint
 from ling3.convert.encode import Chunk, first_tile, write_linear
 from ling3.convert.gather import check_complete, matrix_parts, read_rows, source_bytes, vector_parts
@@ -161,12 +161,5 @@ def _identity(checkpoint: Checkpoint) -> dict[str, Any]:
         "bytes": checkpoint.nbytes,
         "sha256": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names},
         "created": datetime.now(UTC).date().isoformat(),
-        "ling3": _version(),
+        "ling3": __version__,
     }
-
-
-def _version() -> str:
-    try:
-        return version("ling3")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"

@@ -32,9 +32,14 @@ class Pty:
     def type(self, keys: str | bytes) -> None:
         os.write(self.master, keys.encode() if isinstance(keys, str) else keys)
 
+    def hang_up(self) -> None:
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
     def close(self) -> None:
         os.close(self.slave)
-        os.close(self.master)
+        self.hang_up()
 
 
 def later(*actions: Callable[[], object], pause: float = 0.3) -> threading.Thread:

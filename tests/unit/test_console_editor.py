@@ -140,12 +140,11 @@ def test_plain_editor_drops_the_paste_that_was_interrupted(pty: Pty, plain: Plai
 
 
 def test_plain_editor_ends_with_a_terminal_that_hangs_up(plain: PlainEditor, pty: Pty) -> None:
-    pty.type("half")
-    replacement = os.open(os.devnull, os.O_RDWR)
-    os.dup2(replacement, pty.master)  # closes the master
-    os.close(replacement)
+    pty.type("half\x04")
+    thread = later(pty.hang_up)
     with pytest.raises((EOFError, OSError)):
         plain.read()
+    thread.join()
 
 
 @contextmanager
@@ -178,7 +177,7 @@ ENTER, ALT_ENTER, ESC, UP, LEFT, UNDO = "\r", "\x1b\r", "\x1b", "\x1b[A", "\x1b[
 def test_prompt_editor_key_table(pty: Pty, bursts: list[str], message: str) -> None:  # G1, G2, G4
     with prompt_editor(pty) as (editor, send):
         send(bursts[0])
-        thread = later(*(lambda burst=burst: send(burst) for burst in bursts[1:]))
+        thread = later(*(lambda burst=burst: send(burst) for burst in bursts[1:]), pause=0.5)
         assert editor.read() == message
         thread.join()
 

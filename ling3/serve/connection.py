@@ -83,12 +83,15 @@ class Connection:
             self.close()
 
     def check_time(self, now: float) -> None:
-        """RequestError when the request takes too long to arrive; closes what has lingered long enough (E-46)."""
+        """RequestError when the request takes too long to arrive; closes what has lingered long enough (E-46).
+
+        Bytes that wait unread are no silence of the peer, only our own delay.
+        """
         limits, elapsed, idle = self._limits, now - self._began, now - self._received
         if self.state in READING:
             if elapsed > limits.read_total_s:
                 raise request_timeout(f"the request did not arrive within {limits.read_total_s:g} s")
-            if idle > limits.receive_idle_s:
+            if idle > limits.receive_idle_s and not self._poll(select.POLLIN, 0):
                 raise invalid_http("incomplete request: nothing more came")
         elif elapsed > limits.linger_total_s or idle > limits.linger_idle_s:
             self.close()
@@ -120,10 +123,7 @@ class Connection:
         """E-81, E-82. A peer that shut down its sending side counts as gone (D-9); unread input does not matter."""
         if self._lost or self._stopping.is_set():
             return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLRDHUP)
-        # Errors, hang-up and an invalid socket are reported without having been asked for.
-        return not poll.poll(0)
+        return not self._poll(select.POLLRDHUP, 0)
 
     # The end, for both.
 
@@ -164,14 +164,15 @@ class Connection:
             try:
                 rest = rest[self._socket.send(rest) :]
             except BlockingIOError:
-                self._lost = not self._writable(stall_s)
+                self._lost = not self._poll(select.POLLOUT, stall_s)
             except OSError:
                 self._lost = True
         return not self._lost
 
-    def _writable(self, wait_s: float) -> bool:
+    def _poll(self, events: int, wait_s: float) -> bool:
+        """Whether one of the events, or an error or hang-up, which are always reported, comes within the time."""
         poll = select.poll()
-        poll.register(self._socket, select.POLLOUT)
+        poll.register(self._socket, events)
         return bool(poll.poll(wait_s * 1000))
 
     def _render(self, answer: Answer) -> bytes:

@@ -180,6 +180,6 @@ def test_sdk_does_not_repeat_a_canceled_request(server: Running, sdk: openai.Ope
 def test_sdk_timeout_leaves_no_orphan(server: Running, sdk: openai.OpenAI) -> None:
     server.engine.play(Hold())
     with pytest.raises(openai.APITimeoutError):
-        sdk.with_options(timeout=0.3).chat.completions.create(model=MODEL, messages=HI)
+        sdk.with_options(timeout=1).chat.completions.create(model=MODEL, messages=HI)
     assert server.engine.wait_idle()
     assert server.engine.outcomes == ["canceled"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,9 @@ from ling3.serve.inbound import Inbound
 from ling3.serve.route import HttpRequest, Route
 from ling3.serve.schema import parse_chat
 
-QUICK = Limits(read_total_s=0.5, receive_idle_s=0.05, linger_idle_s=0.05, max_body_bytes=2000)
+SMALL = Limits(max_body_bytes=2000)
+NO_ANSWER_S = 0.02
+"""After this long without an answer the request is incomplete, and the client says that nothing more comes."""
 GOOD = request_bytes("POST", CHAT, json.dumps({"messages": USER_HI, "stream": True}).encode())
 CHUNKED = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -31,7 +35,7 @@ SCRAPS = [b"\r\n", b"\r\n\r\n", b"\n", b":", b" ", b"\x00", b"\xff", b"GET ", b"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with serving(FakeEngine(), QUICK) as running:
+    with serving(FakeEngine(), SMALL) as running:
         yield running
 
 
@@ -53,6 +57,8 @@ def check_law(server: Running, data: bytes, capfd: pytest.CaptureFixture[str]) -
     with server.connect() as sock:
         try:
             sock.sendall(data)
+            if not select.select([sock], [], [], NO_ANSWER_S)[0]:
+                sock.shutdown(socket.SHUT_WR)
             received = Response.read_rest(sock)
         except ConnectionError:
             received = b""
@@ -106,7 +112,7 @@ def anything(request: HttpRequest) -> Route:
 
 def outcome(data: bytes, sizes: list[int]) -> tuple[HttpRequest | None, str | None]:
     """The request, or the code of its refusal, when the bytes come in pieces of these sizes (the last one repeats)."""
-    inbound = Inbound(QUICK, anything)
+    inbound = Inbound(SMALL, anything)
     pieces, start = [], 0
     for size in sizes[:-1]:
         pieces.append(data[start : start + size])

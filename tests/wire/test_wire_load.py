@@ -168,7 +168,7 @@ def test_f6_shutdown_when_idle_frees_the_port_at_once() -> None:
     with serving(FakeEngine()) as server:
         assert server.request("GET", "/health").status == 200
         server.quit_flag.set()
-        server.thread.join(2)
+        server.thread.join(10)
         assert not server.thread.is_alive()
         with Server() as next_server:
             next_server.bind(HOST, server.port)
@@ -181,7 +181,7 @@ def test_e117_shutdown_cancels_the_run_and_tells_its_client(stream: bool) -> Non
     with serving(engine) as server, start_chat(server, stream=stream) as sock:
         server.quit_flag.set()
         answer = Response.read(sock)
-        server.thread.join(2)
+        server.thread.join(10)
         assert not server.thread.is_alive()
     assert answer.status == (200 if stream else 409)
     assert b"request_canceled" in answer.body
@@ -198,13 +198,13 @@ def test_e46_shutdown_answers_half_read_requests_with_408() -> None:
 
 def test_e117_queued_requests_are_closed_without_an_answer() -> None:
     engine = SlowStatusEngine()
-    with serving(engine, Limits(workers=2)) as server:
+    with serving(engine, Limits(workers=2, queued=1)) as server:
         running = [in_background(server.chat), in_background(lambda: server.request("GET", "/health"))]
         for _ in running:
             assert engine.entered.acquire(timeout=5)
         with server.connect() as queued:
             queued.sendall(request_bytes("GET", "/v1/models"))
-            time.sleep(0.2)  # Until it is queued; both workers are taken.
+            assert server.request("GET", "/v1/models").status == 503  # Both workers and the only place are taken.
             server.quit_flag.set()
             assert Response.read_rest(queued) == b""
         engine.leave.set()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 from fake_engine import FakeEngine
-from wire import CHAT, Response, Running, request_bytes, serving
+from wire import CHAT, HOST, Response, Running, request_bytes, serving
 
+from ling3.errors import RequestError
 from ling3.serve import Limits
+from ling3.serve.connection import Connection
+from ling3.serve.router import Router
 
-QUICK = Limits(read_total_s=0.6, receive_idle_s=0.25, max_body_bytes=20_000, linger_idle_s=0.3)
 HEALTH = request_bytes("GET", "/health")
 EMOJI_CHAT = json.dumps({"messages": [{"role": "user", "content": "grüß 😀"}]}, ensure_ascii=False).encode()
 
@@ -32,9 +35,9 @@ def server(shared: Running) -> Running:
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[Running]:
-    """A server with short times and a small body limit."""
-    with serving(FakeEngine(), QUICK) as running:
+def small() -> Iterator[Running]:
+    """A server with a small body limit."""
+    with serving(FakeEngine(), Limits(max_body_bytes=20_000)) as running:
         yield running
 
 
@@ -100,8 +103,8 @@ def test_expect_with_a_body_already_here_needs_no_interim_answer(server: Running
     assert answer.status == 200
 
 
-def test_expect_of_a_body_above_the_limit_is_refused_at_once(quick: Running) -> None:
-    with quick.connect() as sock:
+def test_expect_of_a_body_above_the_limit_is_refused_at_once(small: Running) -> None:
+    with small.connect() as sock:
         sock.sendall(request_bytes("POST", CHAT, None, "Content-Length: 20001", "Expect: 100-continue"))
         assert Response.read(sock).status == 413
 
@@ -159,14 +162,27 @@ def test_head_of_65536_bytes_is_read_and_one_more_refused(server: Running) -> No
     assert (answer.status, answer.error["code"]) == (413, "too_large")
 
 
-def test_a15_silence_ends_with_400_and_not_408(quick: Running) -> None:
-    with quick.connect() as sock:
+def test_a15_silence_ends_with_400_and_not_408() -> None:
+    with serving(FakeEngine(), Limits(receive_idle_s=0.2)) as server, server.connect() as sock:
         sock.sendall(b"GET /hea")
         assert Response.read(sock).error["code"] == "invalid_http"
 
 
-def test_a_trickle_ends_with_408(quick: Running) -> None:
-    with quick.connect() as sock:
+def test_bytes_that_wait_unread_are_no_silence() -> None:
+    limits = Limits(read_total_s=1e9)
+    with socket.create_server((HOST, 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        connection = Connection(listening.accept()[0], limits, Router(()).resolve, threading.Event())
+        much_later = time.monotonic() + 1000
+        with pytest.raises(RequestError, match="nothing more came"):
+            connection.check_time(much_later)
+        client.sendall(b"GET")
+        select.select([connection], [], [], 10)
+        connection.check_time(much_later)
+        connection.close()
+
+
+def test_a_trickle_ends_with_408() -> None:
+    with serving(FakeEngine(), Limits(read_total_s=0.4)) as server, server.connect() as sock:
         for byte in b"GET /health HTTP/1.1\r\n":
             sock.sendall(bytes([byte]))
             if select.select([sock], [], [], 0.05)[0]:
@@ -187,18 +203,18 @@ def test_a15_thirty_silent_sockets_hold_nobody_up(server: Running) -> None:
             sock.close()
 
 
-def test_declared_body_above_the_limit_is_413_and_the_upload_still_sees_it(quick: Running) -> None:
-    answer = quick.post(b" " * 4_000_000)
+def test_declared_body_above_the_limit_is_413_and_the_upload_still_sees_it(small: Running) -> None:
+    answer = small.post(b" " * 4_000_000)
     assert (answer.status, answer.error["code"]) == (413, "too_large")
 
 
-def test_chunked_body_above_the_limit_is_413(quick: Running) -> None:
-    answer = quick.raw(chunked(*[b" " * 1000] * 21))
+def test_chunked_body_above_the_limit_is_413(small: Running) -> None:
+    answer = small.raw(chunked(*[b" " * 1000] * 21))
     assert answer.status == 413
 
 
-def test_body_of_exactly_the_limit_is_read(quick: Running) -> None:
-    assert quick.post(EMOJI_CHAT.ljust(20_000)).status == 200
+def test_body_of_exactly_the_limit_is_read(small: Running) -> None:
+    assert small.post(EMOJI_CHAT.ljust(20_000)).status == 200
 
 
 def test_a_large_body_is_noted_with_its_size(server: Running, capfd: pytest.CaptureFixture[str]) -> None:

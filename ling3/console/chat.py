@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,9 @@ else:
     HAS_PROMPT_TOOLKIT = True
 
 log = logging.getLogger(__name__)
+
+# A launcher that passes Ctrl-C on makes two signals of one press; a person takes longer for two.
+_SAME_PRESS_S = 0.5
 
 
 class Console:
@@ -58,6 +62,7 @@ class Console:
         self._thinking = thinking
         self._history: list[dict[str, Any]] = []
         self._answer: AnswerPrinter | None = None  # not None while the engine runs for us
+        self._cancelled_at = 0.0
         self._closing = False
         self._running = False
         self._interrupts_in_a_row = 0
@@ -88,7 +93,7 @@ class Console:
     def interrupt(self) -> bool:
         """Ctrl-C. True: it stopped the answer or cleared the prompt, and the process goes on.
 
-        False: the console is not running, or the answer has been told to stop before and still runs.
+        False: the console is not running, or the answer was told to stop half a second ago and still runs.
         Takes no lock, so it may be called in a signal handler.
         """
         if not self._running:
@@ -98,7 +103,8 @@ class Console:
             self._editor.interrupt()
             return True
         if answer.cancelled:
-            return False
+            return time.monotonic() - self._cancelled_at < _SAME_PRESS_S
+        self._cancelled_at = time.monotonic()
         answer.cancel()
         return True
 

@@ -85,7 +85,7 @@ def test_a_second_ctrl_c_leaves_a_stuck_answer(open_terminal: Open) -> None:  # 
     terminal.type("stuck\r")
     terminal.expect("stuck now")
     terminal.type("\x03")
-    time.sleep(0.2)
+    time.sleep(1)
     assert terminal.process.poll() is None
     terminal.type("\x03")
     terminal.expect("process ends")

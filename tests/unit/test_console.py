@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import termios
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -257,12 +258,19 @@ def test_the_second_ctrl_c_in_a_row_hints_at_quit(pty: Pty, lines: list[str | Ex
     assert chat.shown().count("To leave, type /quit.") == hints
 
 
-def test_ctrl_c_stops_the_answer_and_the_second_one_is_refused(pty: Pty) -> None:  # F7, G3
+@pytest.mark.parametrize(("pause", "second"), [(0.0, True), (0.6, False)], ids=["a doubled signal", "pressed again"])
+def test_ctrl_c_stops_the_answer_and_is_refused_when_pressed_again(pty: Pty, pause: float, second: bool) -> None:
     chat = Chat(pty, "one")
     taken: list[bool] = []
-    chat.engine.before_answer = lambda: taken.extend([chat.console.interrupt(), chat.console.interrupt()])
+
+    def press_twice() -> None:  # F7, G3
+        taken.append(chat.console.interrupt())
+        time.sleep(pause)
+        taken.append(chat.console.interrupt())
+
+    chat.engine.before_answer = press_twice
     chat.play()
-    assert taken == [True, False]
+    assert taken == [True, second]
     assert "Cancelled." in chat.shown()
 
 

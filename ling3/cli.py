@@ -23,7 +23,7 @@ from ling3.engine.metrics import memory_mib
 from ling3.errors import StartError
 from ling3.linear.pool import compile_entries
 from ling3.model import Decoder, Package
-from ling3.serve import Server, Service
+from ling3.serve import Limits, Server, Service
 from ling3.text import ChatText
 from ling3.weights import weight_format, weight_memory
 
@@ -154,7 +154,7 @@ def _start(config: Config) -> int:
         if end.flag.is_set():  # told to end while the model was loading
             prompt.close()
         return prompt.run()
-    with Server() as server:
+    with Server(Limits(max_body_bytes=config.max_body_mib << 20)) as server:
         server.bind(config.host, config.port)
         report.line(f"initializing_model={model}")
         # On a shared terminal the figures line of the console replaces the raw metrics; the log has them.

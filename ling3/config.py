@@ -36,6 +36,7 @@ class Config:
     console: bool = True
     check: bool = False
     session_cache_mib: int = 256
+    max_body_mib: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ OPTIONS: dict[str, Option] = {
     "--threads": Option("threads", _integer(1, 64), "N", "CPU threads (all that may be used, at most 4)"),
     "--thinking": Option("thinking", _switch, "on|off", "think unless a request says otherwise (off)"),
     "--session-cache-mib": Option("session_cache_mib", _mib, "MIB", "budget of snapshots; 0 turns only them off (256)"),
+    "--max-body-mib": Option("max_body_mib", _integer(1, 1024), "N", "largest request body (32)"),
     "--no-console": Option("console", None, "", "serve only, also on a terminal", constant=False),
     "--check": Option("check", None, "", "qualify this machine, print every check, exit", constant=True),
 }

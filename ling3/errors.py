@@ -21,13 +21,17 @@ class PackageError(StartError):
 
 
 class RequestError(Ling3Error):
-    """A request is refused. `code` is one of E-53/E-54, `param` the path of the field at fault."""
+    """A request is refused. `code` is one of E-53/E-54, `param` the path of the field at fault, `retry_after` the
+    whole seconds after which another try makes sense (429 and 503)."""
 
-    def __init__(self, status: int, code: str, message: str, param: str | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, param: str | None = None, retry_after: int | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.param = param
+        self.retry_after = retry_after
 
 
 def context_length_exceeded(prompt_tokens: int | str, context: int) -> RequestError:

@@ -25,15 +25,15 @@ from ling3.text import ChatText, OutputFilter, Piece, ToolCall
 
 PROGRESS_S = 10.0
 """Seconds between two lines of prefill progress (E-102)."""
+RETRY_AFTER_S = 5
 WARM_UP_PROMPT = "你好"
 
 
-class EngineBusyError(RequestError):
-    """429: an inference runs. `retry_after` is in whole seconds."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(429, "engine_busy", "the engine is busy with another request; try again later")
-        self.retry_after = retry_after
+def engine_busy() -> RequestError:
+    """429: an inference runs (E-86)."""
+    return RequestError(
+        429, "engine_busy", "the engine is busy with another request; try again later", retry_after=RETRY_AFTER_S
+    )
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Engine:
         means that the run failed; the decoder is empty then and the engine usable.
         """
         if not self._lock.acquire(blocking=False):
-            raise EngineBusyError(retry_after=5)
+            raise engine_busy()
         try:
             clock = RunClock(prompt_tokens=0)
             prompt = self._text.encode_chat(

@@ -63,7 +63,7 @@ def error_answer(error: RequestError) -> Answer:
 def _retry_headers(error: RequestError) -> Headers:
     """`Retry-After` where a retry helps; OpenAI's clients are told not to repeat a canceled run."""
     if error.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        seconds = getattr(error, "retry_after", None) or DEFAULT_RETRY_AFTER_S
+        seconds = error.retry_after or DEFAULT_RETRY_AFTER_S
         return (("Retry-After", str(int(seconds))),)
     if error.code == "request_canceled":
         return (("x-should-retry", "false"),)

@@ -119,13 +119,20 @@ def _arguments(value: Any, path: str) -> dict[str, Any]:
         return {}
     if isinstance(value, str):
         try:
-            value = json.loads(value, parse_constant=_no_constant)
+            value = json.loads(value, parse_constant=_no_constant, parse_float=_finite)
         except (ValueError, RecursionError):
             raise invalid_parameter(path, "must be a JSON object, or the text of one") from None
         check_json(value, path)
     if not isinstance(value, Mapping):
         raise invalid_parameter(path, "must be a JSON object, or the text of one")
     return dict(value)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from text_fixtures import chat_text, tokens
 
-from ling3.engine import ChatRequest, EngineBusyError
+from ling3.engine import ChatRequest
 from ling3.errors import RequestError
 from ling3.text import Piece, ToolCall
 
@@ -268,9 +268,6 @@ def test_warm_up_fits_a_context_of_128(make_bench: MakeBench) -> None:
     assert bench.trace == ["logits 0+127", f"eval {A} at 127"]
 
 
-def test_a_refusal_when_busy_says_when_to_come_back() -> None:
-    error = EngineBusyError(retry_after=5)
-    assert (error.status, error.code, error.retry_after) == (429, "engine_busy", 5)
 
 
 def test_the_overhead_of_a_prompt_is_what_these_tests_take_it_for() -> None:

@@ -41,10 +41,8 @@ Step = Piece | Hold | Exception
 class Busy(RequestError):
     """The engine's refusal while a run goes on, with the wait it expects."""
 
-    retry_after = 7
-
     def __init__(self) -> None:
-        super().__init__(429, "engine_busy", "a run is going on")
+        super().__init__(429, "engine_busy", "a run is going on", retry_after=7)
 
 
 class FakeEngine:

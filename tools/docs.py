@@ -50,7 +50,7 @@ def endpoints() -> str:
     rows = ["| method | path | |", "| --- | --- | --- |"]
     for route in all_routes(cast(Service, _Anything())):
         doc = sys.modules[route.handler.__module__].__doc__ or ""
-        about = re.sub(r"^[A-Z]+ \S+ ?:?", "", doc.split("\n", 1)[0]).strip(" :")
+        about = re.sub(r"^[A-Z]+ \S+: | \([^()]*\)|\.$", "", doc.split("\n", 1)[0])
         rows.append(f"| {route.method} | `{route.path}` | {about} |")
     return "\n".join(rows)
 

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions (E-65, E-71…E-75)."""
+"""POST /v1/chat/completions: an answer, whole or as events (E-65, E-71…E-75)."""
 
 from __future__ import annotations
 

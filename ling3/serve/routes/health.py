@@ -1,4 +1,4 @@
-"""GET /health (E-56). It never waits for the engine."""
+"""GET /health: machine, weights and engine, without waiting for the engine (E-56)."""
 
 from __future__ import annotations
 

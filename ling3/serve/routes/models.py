@@ -1,4 +1,4 @@
-"""GET /v1/models (E-57)."""
+"""GET /v1/models: the one model (E-57)."""
 
 from __future__ import annotations
 

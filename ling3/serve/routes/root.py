@@ -1,4 +1,4 @@
-"""GET / : what this is and where the API is, for people and for probes (user-pain A14)."""
+"""GET /: what this is and where the API is, for people and for probes (user-pain A14)."""
 
 from __future__ import annotations
 

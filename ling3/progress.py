@@ -53,7 +53,7 @@ class Progress:
         seconds = now - self._start
         share = min(1.0, self._done / self._total) if self._total else 1.0
         left = _duration(seconds / share * (1.0 - share)) if share > 0.0 else "?"
-        done = f"{share:4.0%}  {_size(self._done)} of {_size(self._total)}"
+        done = f"{int(share * 100):3}%  {_size(self._done)} of {_size(self._total)}"
         figures = f"{done}  {_speed(self._done, seconds)}  {left} left"
         if not self._bar:
             self._stream.write(f"{self._label}: {figures.strip()}\n")

@@ -36,6 +36,8 @@ from ling3.model.layout import LinearSpec
 
 CHUNK_WEIGHTS = 1 << 21
 """Weights rounded in one piece, 8 MiB of float32: small beside memory, large beside the cost of a call."""
+_AHEAD = 16
+"""Chunks under way or waiting to be written: enough for the threads of any board, small beside memory."""
 _LARGEST_N_BLOCK = max(N_BLOCK.values())
 
 Item = TypeVar("Item")
@@ -151,15 +153,13 @@ def _write_with_tile(
     return None
 
 
-def _in_order(
-    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int = 4
-) -> Iterator[Result]:
-    """`map` over a pool, in order, with at most `ahead` results waiting; a caller that stops early waits for none."""
+def _in_order(pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`map` over a pool, in order, with at most `_AHEAD` items under way; a caller that stops early waits for none."""
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= ahead:
+            if len(waiting) >= _AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -19,9 +19,14 @@ Tensors = dict[str, tuple[str, NDArray[Any]]]
 """Name -> dtype and bits."""
 
 
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+"""Compiles much faster than the one of Ling-3.0."""
+
+
 def checkpoint(folder: Path, form: str = "bf16", shard_bytes: int = 1 << 60, **changes: Any) -> Path:
-    """Write a tiny checkpoint; `changes` replace fields of the config, None removes the query rank."""
+    """Write a tiny checkpoint with a chat template; `changes` replace fields of the config."""
     write_checkpoint(folder, TINY | changes, form, shard_bytes)
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     return folder
 
 

@@ -14,7 +14,10 @@ from ling3.model.package import Package
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkpoint(tmp_path_factory.mktemp("command") / "source", num_hidden_layers=1)
+    """A checkpoint without a chat template."""
+    folder = checkpoint(tmp_path_factory.mktemp("command") / "source", num_hidden_layers=1)
+    (folder / "chat_template.jinja").unlink()
+    return folder
 
 
 def test_it_writes_a_package_and_says_so(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,16 @@ from ling3.convert.texts import Texts, read_texts
 from ling3.errors import PackageError
 from ling3.text.template import builtin_chat_template
 
-OWN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+OWN = "{% for message in messages %}{{ message.role }}: {{ message.content }}{% endfor %}"
 OTHER = "{{ messages[0].content }}"
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return checkpoint(tmp_path / "source", num_hidden_layers=1)
+    """A checkpoint without a chat template."""
+    folder = checkpoint(tmp_path / "source", num_hidden_layers=1)
+    (folder / "chat_template.jinja").unlink()
+    return folder
 
 
 def texts(source: Path) -> Texts:

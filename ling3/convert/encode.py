@@ -33,6 +33,7 @@ from ling3.linear.formats import (
     to_bf16,
 )
 from ling3.model.layout import LinearSpec
+from ling3.model.tensor_file import DTYPES
 
 CHUNK_WEIGHTS = 1 << 21
 """Weights rounded in one piece, 8 MiB of float32: small beside memory, large beside the cost of a call."""
@@ -55,14 +56,12 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A chunk as stored: `weights` in native order; the rest as in the layout, [T, rows] and [T, 2]."""
+    """A chunk as stored: `weights` in native order; `beside` by suffix: scale and corr [T, rows], cert [T, 2]."""
 
     chunk: Chunk
     tile: int
     weights: NDArray[Any]
-    scale: NDArray[np.float32] | None = None
-    correction: NDArray[np.int32] | None = None
-    certificate: NDArray[np.int32] | None = None
+    beside: dict[str, NDArray[Any]]
 
 
 Rows = Callable[[Chunk], NDArray[np.float32]]
@@ -86,15 +85,15 @@ def first_tile(spec: LinearSpec, fmt: Format, wish: int | None) -> int:
 def encode(chunk: Chunk, w: NDArray[np.float32], fmt: Format, tile: int) -> Encoded:
     """Round one chunk. w: [rows, k]. The result's tile is shorter than `tile` if the certificate demands it."""
     if fmt == "f32":
-        return Encoded(chunk, tile, w)
+        return Encoded(chunk, tile, w, {})
     if fmt == "bf16":
-        return Encoded(chunk, tile, to_bf16(w))
+        return Encoded(chunk, tile, to_bf16(w), {})
     if fmt == "w8":
         q = quantise(w, "w8", tile)
-        return Encoded(chunk, q.tile, pack_w8(q.values), q.scale)
+        return Encoded(chunk, q.tile, pack_w8(q.values), {"scale": q.scale})
     q = quantise_certified(w, tile)
-    bounds = certificate(q.values, q.tile)
-    return Encoded(chunk, q.tile, pack_w4(q.values), q.scale, correction(q.values, q.tile), bounds)
+    sums, bounds = correction(q.values, q.tile), certificate(q.values, q.tile)
+    return Encoded(chunk, q.tile, pack_w4(q.values), {"scale": q.scale, "corr": sums, "cert": bounds})
 
 
 def write_linear(
@@ -124,32 +123,27 @@ def _write_with_tile(
 ) -> int | None:
     """Write a linear with one K tile; the shorter tile if this one proves too long, with nothing written."""
     shapes = spec.stored(fmt, round_up(spec.k, K_BLOCK) // tile if fmt in MAX_K_TILE else 1)
-    scale, sums, bounds = (
-        np.zeros(shapes[suffix][1], dtype) if suffix in shapes else None
-        for suffix, dtype in (("scale", np.float32), ("corr", np.int32), ("cert", np.int32))
-    )
+    beside = {suffix: np.zeros(shape, DTYPES[dtype]) for suffix, (dtype, shape) in shapes.items() if suffix != fmt}
     done = 0.0
     writer.begin(f"{spec.name}.{fmt}", *shapes[fmt])
     for made in _in_order(pool, lambda chunk: encode(chunk, rows(chunk), fmt, tile), chunks(spec)):
-        if made.tile != tile and fmt in MAX_K_TILE:
+        if made.tile != tile:
             writer.abandon()
             advance(-done)
             return made.tile
-        expert, begin = made.chunk.expert, made.chunk.begin
+        expert, begin, end = made.chunk.expert, made.chunk.begin, made.chunk.end
         writer.write(made.weights)
-        if scale is not None and made.scale is not None:
-            scale[expert, :, begin : begin + made.scale.shape[1]] = made.scale
-        if sums is not None and made.correction is not None:
-            sums[expert, :, begin : begin + made.correction.shape[1]] = made.correction
-        if bounds is not None and made.certificate is not None:
-            bounds[expert] = np.maximum(bounds[expert], made.certificate)
-        share = (made.chunk.end - begin) / (spec.n * spec.experts)
+        for suffix, values in made.beside.items():
+            if suffix == "cert":
+                np.maximum(beside[suffix][expert], values, out=beside[suffix][expert])
+            else:
+                beside[suffix][expert, :, begin : begin + values.shape[1]] = values
+        share = (end - begin) / (spec.n * spec.experts)
         done += share
         advance(share)
     writer.end()
-    for suffix, array in (("scale", scale), ("corr", sums), ("cert", bounds)):
-        if array is not None:
-            writer.add(f"{spec.name}.{suffix}", *shapes[suffix], array)
+    for suffix, array in beside.items():
+        writer.add(f"{spec.name}.{suffix}", *shapes[suffix], array)
     return None
 
 

@@ -95,6 +95,11 @@ class _Report:
     def fact(self, name: str, value: dict[str, Any]) -> None:
         self.line(f"{name}={orjson.dumps(value).decode()}")
 
+    def note(self, text: str) -> None:
+        """For the operator of a server: on stderr (E-7)."""
+        if not self.quiet:
+            self.warn(text)
+
     def warn(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
@@ -138,8 +143,7 @@ def _start(config: Config) -> int:
     report = _Report(quiet=kind == "prompt")
     end = _Quit()
     end.install()
-    if not report.quiet:
-        report.warn(f"mla_backend={config.mla_backend} tile=512 shared_by_six_layers=1")
+    report.note(f"mla_backend={config.mla_backend} tile=512 shared_by_six_layers=1")
     device = _qualify(config, report)
     if config.check:
         return 0
@@ -202,8 +206,8 @@ def _qualify(config: Config, report: _Report) -> dict[str, Any]:
             raise StartError(f"cannot use CPUs 4-7 alone: {error.strerror}") from error
         if failure is not None and config.backend == "auto":
             report.warn(f"notice: {failure.detail}; ling3 computes on the CPU")
-    elif not report.quiet:
-        report.warn(f"notice: no RK3588 here; ling3 computes on the CPU of this {host.machine} machine")
+    else:
+        report.note(f"notice: no RK3588 here; ling3 computes on the CPU of this {host.machine} machine")
     device = host.report(config.mla_backend, memory_mib()["available_memory_mib"])
     report.fact("device_check", device)
     return device
@@ -225,19 +229,17 @@ def _print_budget(config: Config, model: Path, report: _Report) -> None:
     estimate = estimate_mib(config.context)
     available = memory_mib()["available_memory_mib"]
     below = available < estimate + RESERVE_MIB
-    report.fact(
-        "memory_budget",
-        {
-            "context_length": config.context,
-            "policy": "warn_only",
-            "estimate_basis": "full_w4_package",
-            "estimated_model_rss_mib": estimate,
-            "reserve_mib": RESERVE_MIB,
-            "suggested_available_mib": estimate + RESERVE_MIB,
-            "available_memory_mib": available,
-            "below_estimate": below,
-        },
-    )
+    budget = {
+        "context_length": config.context,
+        "policy": "warn_only",
+        "estimate_basis": "full_w4_package",
+        "estimated_model_rss_mib": estimate,
+        "reserve_mib": RESERVE_MIB,
+        "suggested_available_mib": estimate + RESERVE_MIB,
+        "available_memory_mib": available,
+        "below_estimate": below,
+    }
+    report.note(f"memory_budget={orjson.dumps(budget).decode()}")
     if below and model != BUNDLED:
         report.warn(
             f"memory_warning: {estimate + RESERVE_MIB:.0f} MiB are suggested, {available:.0f} MiB are available; "

@@ -18,11 +18,13 @@ from ling3.model.geometry import Geometry
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A light restore point. `clock` tells which writes to the latent cache it has seen."""
+    """A light restore point of one decoder's sequence. `owner` tells whose latent cache it relies on, `clock` which
+    writes to that cache it has seen."""
 
     position: int
     matrices: NDArray[np.float32]
     history: NDArray[np.float32]
+    owner: object
     clock: int
 
     @property
@@ -60,6 +62,7 @@ class SequenceState:
         self.matrices = np.zeros((kda, g.heads, g.kda_head_dim, g.kda_head_dim), np.float32)
         self.history = np.zeros((kda, g.conv_taps - 1, 3 * g.kda_width), np.float32)
         self.latents: NDArray[Any] = np.zeros((mla, context, g.latent_width), latent_type)
+        self._owner = object()
         self._written = np.zeros(context, np.int64)
         self._clock = 0
 
@@ -76,10 +79,12 @@ class SequenceState:
         self.history[:] = 0.0
 
     def save_checkpoint(self) -> Checkpoint:
-        return Checkpoint(self.position, self.matrices.copy(), self.history.copy(), self._clock)
+        return Checkpoint(self.position, self.matrices.copy(), self.history.copy(), self._owner, self._clock)
 
     def restore_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Raises ValueError if a latent row that the checkpoint needs has been overwritten."""
+        """Raises ValueError for a checkpoint of another decoder, or if a latent row that it needs was overwritten."""
+        if checkpoint.owner is not self._owner:
+            raise ValueError("the checkpoint belongs to another decoder")
         if self._written[: checkpoint.position].max(initial=0) > checkpoint.clock:
             raise ValueError(f"the checkpoint at {checkpoint.position} is stale: earlier rows were overwritten")
         self._restore(checkpoint.position, checkpoint.matrices, checkpoint.history)

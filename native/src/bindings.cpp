@@ -58,8 +58,9 @@ void check_groups(const Array& experts, const Array& offsets, int64_t expert_cou
 
 // The K tile count of a scale or activation scale, checked against K.
 int64_t checked_tiles(const Array& scale, int64_t tiles, int64_t k) {
-  if (tiles < 1 || k % tiles != 0 || k / tiles % k_block != 0)
-    scale.refuse_shape("the number of K tiles must divide K = " + std::to_string(k) + " into multiples of 32");
+  if (tiles < 1 || k % tiles != 0 || k / tiles % k_block != 0 || k / tiles > most_tile)
+    scale.refuse_shape("the number of K tiles must divide K = " + std::to_string(k) + " into multiples of 32, at most " +
+                       std::to_string(most_tile));
   return tiles;
 }
 

@@ -14,6 +14,8 @@ namespace ling3 {
 constexpr int64_t k_block = 32;             // k values of one native tile, W4 and W8 alike
 constexpr int64_t block_bytes = 1024;       // bytes of one native tile, W4 (64 x 16) and W8 (32 x 32) alike
 constexpr int row_block = 8;                // rows that the kernels take at a time
+// The longest K tile: 128 * 128 * 65536 is half of what 32 bits hold, and so is 16 * 128 * 8 * 65536 (NEON's W4).
+constexpr int64_t most_tile = 65536;
 
 // The integer kernels of one weight format and one instruction set. All work on one K tile and 1...row_block rows.
 // `prepare` copies activations into the order that `accumulate` reads; that order is private to the pair.
@@ -21,7 +23,7 @@ struct TileKernels {
   int columns;  // outputs of a native tile: 64 or 32
   int64_t (*prepared_bytes)(int rows, int64_t tile);
   void (*prepare)(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* prepared);
-  // weights: tile/32 native tiles in a row; acc: [rows, columns], the exact sums
+  // weights: tile/32 native tiles in a row; acc: [row_block, columns], the exact sums; rows from `rows` on may be overwritten
   void (*accumulate)(const uint8_t* prepared, int rows, int64_t tile, const uint8_t* weights, int32_t* acc);
 };
 

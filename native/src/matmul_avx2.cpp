@@ -19,6 +19,16 @@ constexpr int64_t sums_bytes = 64;  // behind the activations: the sum of each r
 
 __m256i load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
 
+#if defined(LING3_SIMDE)
+inline void forget(const uint8_t*&) {}
+inline void settle(__m256i&) {}
+#else
+// Two things that g++ makes of the loops below cost half the speed, each by spilling dozens of registers: it loads the
+// activations of all rows before the loop over columns, and it delays all additions behind all multiplications.
+inline void forget(const uint8_t*& pointer) { asm("" : "+r"(pointer)); }
+inline void settle(__m256i& sum) { asm("" : "+x"(sum)); }
+#endif
+
 // W4: 32 bytes are two columns; a lane of 128 bits holds the 32 k values of one column.
 // Prepared: per native tile and row, the 16 even values twice, then the 16 odd ones twice.
 constexpr int w4_columns = 64;
@@ -61,6 +71,7 @@ inline void w4_window(const uint8_t* prepared, const uint8_t* weights, __m256i* 
     for (int i = 0; i < 2 * blocks; ++i) held[i] = load(prepared + i * 32);
   }
   for (int p = 0; p < pairs; ++p) {
+    forget(prepared);
     __m256i sum[rows];
     for (int b = 0; b < blocks; ++b) {
       const __m256i w = _mm256_xor_si256(load(weights + b * block_bytes + p * 32), sign);
@@ -71,6 +82,7 @@ inline void w4_window(const uint8_t* prepared, const uint8_t* weights, __m256i* 
         const __m256i products = _mm256_maddubs_epi16(even, a_even);
         sum[r] = b == 0 ? products : _mm256_add_epi16(sum[r], products);
         sum[r] = _mm256_add_epi16(sum[r], _mm256_maddubs_epi16(odd, a_odd));
+        settle(sum[r]);
       }
     }
     for (int r = 0; r < rows; ++r) {
@@ -134,6 +146,7 @@ inline void w8_window(const uint8_t* prepared, const uint8_t* weights, __m256i* 
     for (int i = 0; i < 2 * blocks; ++i) held[i] = load(prepared + i * 32);
   }
   for (int n = 0; n < w8_columns; ++n) {
+    forget(prepared);
     __m256i sum[rows];
     for (int r = 0; r < rows; ++r) sum[r] = first ? _mm256_setzero_si256() : acc[r * w8_columns + n];
     for (int b = 0; b < blocks; ++b) {
@@ -144,6 +157,7 @@ inline void w8_window(const uint8_t* prepared, const uint8_t* weights, __m256i* 
         const __m256i a_low = rows == 1 ? held[2 * b] : load(a), a_high = rows == 1 ? held[2 * b + 1] : load(a + 32);
         sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(low, a_low));
         sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(high, a_high));
+        settle(sum[r]);
       }
     }
     for (int r = 0; r < rows; ++r) acc[r * w8_columns + n] = sum[r];

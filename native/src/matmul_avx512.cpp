@@ -20,20 +20,36 @@ constexpr int64_t sums_bytes = 64;  // behind them the sum of each row
 
 int64_t prepared_bytes(int rows, int64_t tile) { return (tile / k_block * rows * step + 63) / 64 * 64 + sums_bytes; }
 
+__m128i load(const int8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+
 template <class Format>
 void prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* prepared) {
   int32_t* sums = reinterpret_cast<int32_t*>(prepared + prepared_bytes(rows, tile) - sums_bytes);
+  const __m128i ones = _mm_set1_epi8(1), wide_ones = _mm_set1_epi16(1);
   for (int r = 0; r < rows; ++r) {
-    int32_t sum = 0;
+    __m128i total = _mm_setzero_si128();
     for (int64_t b = 0; b < tile / k_block; ++b) {
-      const int8_t* from = q + r * stride + b * k_block;
-      uint8_t* to = prepared + (b * rows + r) * step;
-      for (int i = 0; i < k_block; ++i) to[Format::place(i)] = static_cast<uint8_t>(from[i]);
-      for (int i = 0; i < k_block; ++i) sum += from[i];
+      const __m128i left = load(q + r * stride + b * k_block), right = load(q + r * stride + b * k_block + 16);
+      __m128i* to = reinterpret_cast<__m128i*>(prepared + (b * rows + r) * step);
+      Format::place(left, right, to);
+      const __m128i pairs = _mm_add_epi16(_mm_maddubs_epi16(ones, left), _mm_maddubs_epi16(ones, right));
+      total = _mm_add_epi32(total, _mm_madd_epi16(pairs, wide_ones));
     }
-    sums[r] = sum;
+    int32_t parts[4];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(parts), total);
+    sums[r] = parts[0] + parts[1] + parts[2] + parts[3];
   }
 }
+
+#if defined(LING3_SIMDE)
+#define UNROLLED
+inline void forget(const uint8_t*&) {}
+#else
+// Arrays of vectors become registers only in loops that are unrolled.
+#define UNROLLED _Pragma("GCC unroll 16")
+// Keeps g++ from loading the activations of all rows before the loop over columns: they would not fit the registers.
+inline void forget(const uint8_t*& pointer) { asm("" : "+r"(pointer)); }
+#endif
 
 // Four columns a vector, 128 bits each. Even k values meet the low nibbles, odd ones the high nibbles.
 struct W4 {
@@ -41,7 +57,13 @@ struct W4 {
   static constexpr int operands = 2;
   static constexpr int32_t offset = 8;
 
-  static int place(int k) { return k / 2 + k % 2 * 16; }
+  static void place(__m128i left, __m128i right, __m128i* to) {
+    const __m128i even_odd = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    left = _mm_shuffle_epi8(left, even_odd);
+    right = _mm_shuffle_epi8(right, even_odd);
+    _mm_storeu_si128(to, _mm_unpacklo_epi64(left, right));
+    _mm_storeu_si128(to + 1, _mm_unpackhi_epi64(left, right));
+  }
 
   static void unpack(const uint8_t* weights, __m512i* w) {
     const __m512i nibble = _mm512_set1_epi8(15);
@@ -67,7 +89,10 @@ struct W8 {
   static constexpr int operands = 1;
   static constexpr int32_t offset = 128;
 
-  static int place(int k) { return k; }
+  static void place(__m128i left, __m128i right, __m128i* to) {
+    _mm_storeu_si128(to, left);
+    _mm_storeu_si128(to + 1, right);
+  }
 
   static void unpack(const uint8_t* weights, __m512i* w) {
     w[0] = _mm512_xor_si512(_mm512_loadu_si512(weights), _mm512_set1_epi8(static_cast<char>(0x80)));
@@ -91,19 +116,27 @@ inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* a
   constexpr int operands = Format::operands;
   __m512i held[blocks * operands];  // one row's activations fit the registers
   if constexpr (rows == 1) {
+    UNROLLED
     for (int i = 0; i < blocks * operands; ++i) held[i] = Format::activations(prepared + i / operands * step, i % operands);
   }
   for (int v = 0; v < vectors; ++v) {
+    forget(prepared);
     __m512i sum[rows];
+    UNROLLED
     for (int r = 0; r < rows; ++r) sum[r] = start ? _mm512_setzero_si512() : acc[r * vectors + v];
+    UNROLLED
     for (int b = 0; b < blocks; ++b) {
       __m512i w[operands];
       Format::unpack(weights + b * block_bytes + v * 64, w);
-      for (int r = 0; r < rows; ++r)
-        for (int i = 0; i < operands; ++i)
-          sum[r] = _mm512_dpbusd_epi32(
-              sum[r], w[i], rows == 1 ? held[b * operands + i] : Format::activations(prepared + (b * rows + r) * step, i));
+      UNROLLED
+      for (int i = 0; i < rows * operands; ++i) {
+        const int r = i / operands, operand = i % operands;
+        const __m512i a = rows == 1 ? held[b * operands + operand]
+                                    : Format::activations(prepared + (b * rows + r) * step, operand);
+        sum[r] = _mm512_dpbusd_epi32(sum[r], w[operand], a);
+      }
     }
+    UNROLLED
     for (int r = 0; r < rows; ++r) acc[r * vectors + v] = sum[r];
   }
 }

@@ -3,26 +3,37 @@
 // end, exactly, and 16 * 128 * 8 * K fits 32 bits up to K = 131071.
 #include <arm_neon.h>
 
-#include <cstring>
-
 #include "matmul_float.h"
 
 namespace ling3 {
 namespace {
 
-constexpr int least_interleaved = 3;  // rows; below, four lanes of zeros would cost more than the additions across lanes
+int8x16_t load(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
 
-// A column of a native tile as two vectors of 16 signed bytes.
+// The 32 weights of a column are two vectors of 16 signed bytes, its halves; `split` gives activations the same order.
 struct W4 {
   static constexpr int columns = 64;
   static constexpr int column_bytes = 16;
   static constexpr int shift = 4;
 
-  static int place(int k) { return k / 2 + k % 2 * 16; }
+  static int8x16x2_t split(int8x16_t left, int8x16_t right) { return vuzpq_s8(left, right); }  // even k, odd k
+  static int8x16_t low(int8x16_t bytes) { return vshlq_n_s8(bytes, 4); }
+  static int8x16_t high(int8x16_t bytes) { return vandq_s8(bytes, vdupq_n_s8(static_cast<int8_t>(0xf0))); }
 
-  static int8x16x2_t unpack(const uint8_t* column) {
-    const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(column));
-    return {{vshlq_n_s8(bytes, 4), vandq_s8(bytes, vdupq_n_s8(static_cast<int8_t>(0xf0)))}};
+  // Four neighbouring columns at a time: loads that stand together become load pairs.
+  static void unpack(const uint8_t* weights, int8x16_t (&first)[4], int8x16_t (&second)[4]) {
+    int8x16_t bytes[4];
+    for (int c = 0; c < 4; ++c) bytes[c] = load(weights + c * column_bytes);
+    for (int c = 0; c < 4; ++c) {
+      first[c] = low(bytes[c]);
+      second[c] = high(bytes[c]);
+    }
+  }
+
+  template <int half>
+  static void unpack_half(const uint8_t* weights, int8x16_t (&out)[8]) {
+    for (int c = 0; c < 8; ++c) out[c] = load(weights + c * column_bytes);
+    for (int8x16_t& column : out) column = half == 0 ? low(column) : high(column);
   }
 };
 
@@ -31,37 +42,65 @@ struct W8 {
   static constexpr int column_bytes = 32;
   static constexpr int shift = 0;
 
-  static int place(int k) { return k; }
+  static int8x16x2_t split(int8x16_t left, int8x16_t right) { return {{left, right}}; }
 
-  static int8x16x2_t unpack(const uint8_t* column) {
-    return {{vreinterpretq_s8_u8(vld1q_u8(column)), vreinterpretq_s8_u8(vld1q_u8(column + 16))}};
+  static void unpack(const uint8_t* weights, int8x16_t (&first)[4], int8x16_t (&second)[4]) {
+    for (int c = 0; c < 4; ++c) {
+      first[c] = load(weights + c * column_bytes);
+      second[c] = load(weights + c * column_bytes + 16);
+    }
+  }
+
+  template <int half>
+  static void unpack_half(const uint8_t* weights, int8x16_t (&out)[8]) {
+    for (int c = 0; c < 8; ++c) out[c] = load(weights + c * column_bytes + half * 16);
   }
 };
 
-int lane_rows(int rows) { return rows < least_interleaved ? rows : (rows + 3) / 4 * 4; }
+struct Square {
+  int32x4_t row[4];
+};
+
+Square transposed(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+  const int64x2_t ab = vreinterpretq_s64_s32(vzip1q_s32(a, b)), ab_high = vreinterpretq_s64_s32(vzip2q_s32(a, b));
+  const int64x2_t cd = vreinterpretq_s64_s32(vzip1q_s32(c, d)), cd_high = vreinterpretq_s64_s32(vzip2q_s32(c, d));
+  return {{vreinterpretq_s32_s64(vzip1q_s64(ab, cd)), vreinterpretq_s32_s64(vzip2q_s64(ab, cd)),
+           vreinterpretq_s32_s64(vzip1q_s64(ab_high, cd_high)), vreinterpretq_s32_s64(vzip2q_s64(ab_high, cd_high))}};
+}
+
+int lane_rows(int rows) { return rows == 1 ? 1 : (rows + 3) / 4 * 4; }
 
 int64_t prepared_bytes(int rows, int64_t tile) { return lane_rows(rows) * tile; }
 
-// One or two rows: [native tile][row][32]. More: four rows interleaved so that a vector holds the same four k values of
-// each, [native tile][8 k quads][rows / 4][4 rows][4]; rows that are missing are zero.
+template <class Format>
+int8x16x2_t split_block(const int8_t* q) {
+  return Format::split(vld1q_s8(q), vld1q_s8(q + 16));
+}
+
+// One row: [native tile][half][16]. More: four rows interleaved so that a vector holds the same four k values of each,
+// [native tile][half][4 k quads][rows / 4][4 rows][4]; rows that are missing are zero.
 template <class Format>
 void prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* prepared) {
-  const int height = lane_rows(rows);
-  if (height != rows) memset(prepared, 0, static_cast<size_t>(prepared_bytes(rows, tile)));
+  const int quads = lane_rows(rows) / 4;
   for (int64_t b = 0; b < tile / k_block; ++b) {
-    uint8_t* block = prepared + b * height * k_block;
-    for (int r = 0; r < rows; ++r) {
-      const int8_t* from = q + r * stride + b * k_block;
-      for (int k = 0; k < k_block; ++k) {
-        const int i = Format::place(k);
-        const int64_t to = rows < least_interleaved ? r * k_block + i : i / 4 * height * 4 + r * 4 + i % 4;
-        block[to] = static_cast<uint8_t>(from[k]);
+    const int8_t* from = q + b * k_block;
+    if (rows == 1) {
+      const int8x16x2_t row = split_block<Format>(from);
+      vst1q_u8(prepared + b * k_block, vreinterpretq_u8_s8(row.val[0]));
+      vst1q_u8(prepared + b * k_block + 16, vreinterpretq_u8_s8(row.val[1]));
+    }
+    for (int quad = 0; quad < quads; ++quad) {
+      int8x16x2_t row[4] = {};
+      for (int r = 0; r < 4 && quad * 4 + r < rows; ++r) row[r] = split_block<Format>(from + (quad * 4 + r) * stride);
+      for (int half = 0; half < 2; ++half) {
+        const Square square = transposed(vreinterpretq_s32_s8(row[0].val[half]), vreinterpretq_s32_s8(row[1].val[half]),
+                                         vreinterpretq_s32_s8(row[2].val[half]), vreinterpretq_s32_s8(row[3].val[half]));
+        for (int k = 0; k < 4; ++k)
+          vst1q_u8(prepared + (((b * 2 + half) * 4 + k) * quads + quad) * 16, vreinterpretq_u8_s32(square.row[k]));
       }
     }
   }
 }
-
-int8x16_t load(const uint8_t* from) { return vreinterpretq_s8_u8(vld1q_u8(from)); }
 
 template <int shift>
 int32x4_t shifted(int32x4_t sums) {
@@ -69,77 +108,85 @@ int32x4_t shifted(int32x4_t sums) {
   else return vshrq_n_s32(sums, shift);
 }
 
-// One or two rows. Sixteen columns (eight for two rows) keep their sums in registers over the whole K tile.
-template <class Format, int rows>
-void accumulate_plain(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int32_t* acc) {
-  constexpr int width = 16 / rows;
+// One row. Sixteen columns keep their sums in registers over the whole K tile.
+template <class Format>
+void accumulate_row(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int32_t* acc) {
+  constexpr int width = 16;
   for (int n = 0; n < Format::columns; n += width) {
-    int32x4_t sum[rows][width];
-    for (auto& row : sum)
-      for (int32x4_t& column : row) column = vdupq_n_s32(0);
+    int32x4_t sum[width];
+    for (int32x4_t& column : sum) column = vdupq_n_s32(0);
     for (int64_t b = 0; b < tile / k_block; ++b) {
       const uint8_t* w = weights + b * block_bytes + n * Format::column_bytes;
-      const uint8_t* a = prepared + b * rows * k_block;
-      for (int c = 0; c < width; ++c) {
-        const int8x16x2_t column = Format::unpack(w + c * Format::column_bytes);
-        for (int r = 0; r < rows; ++r) {
-          sum[r][c] = vdotq_s32(sum[r][c], column.val[0], load(a + r * k_block));
-          sum[r][c] = vdotq_s32(sum[r][c], column.val[1], load(a + r * k_block + 16));
-        }
+      const int8x16_t a_first = load(prepared + b * k_block), a_second = load(prepared + b * k_block + 16);
+      for (int c = 0; c < width; c += 4) {
+        int8x16_t first[4], second[4];
+        Format::unpack(w + c * Format::column_bytes, first, second);
+        for (int i = 0; i < 4; ++i) sum[c + i] = vdotq_s32(vdotq_s32(sum[c + i], first[i], a_first), second[i], a_second);
       }
     }
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < width; c += 4) {
-        const int32x4_t four = vpaddq_s32(vpaddq_s32(sum[r][c], sum[r][c + 1]), vpaddq_s32(sum[r][c + 2], sum[r][c + 3]));
-        vst1q_s32(acc + r * Format::columns + n + c, shifted<Format::shift>(four));
-      }
+    for (int c = 0; c < width; c += 4) {
+      const int32x4_t four = vpaddq_s32(vpaddq_s32(sum[c], sum[c + 1]), vpaddq_s32(sum[c + 2], sum[c + 3]));
+      vst1q_s32(acc + n + c, shifted<Format::shift>(four));
+    }
   }
 }
 
+// Sixteen sums and half of the weights of eight columns just fit the registers. These keep g++ from holding both halves at
+// once, and from starting all sums as copies of one register, which it then moves about in every pass.
+inline void forget(const uint8_t*& pointer) { asm("" : "+r"(pointer)); }
+inline void settle(int32x4_t& sum) { asm("" : "+w"(sum)); }
+
 template <int lane, int quads, int width>
 void dot_lane(int32x4_t (&sum)[width][quads], const int8x16_t (&column)[width], const uint8_t* a) {
-  for (int quad = 0; quad < quads; ++quad) {
-    const int8x16_t rows = load(a + (lane * quads + quad) * 16);
-    for (int c = 0; c < width; ++c) sum[c][quad] = vdotq_laneq_s32(sum[c][quad], rows, column[c], lane);
-  }
+  int8x16_t rows[quads];
+  for (int quad = 0; quad < quads; ++quad) rows[quad] = load(a + (lane * quads + quad) * 16);
+  for (int c = 0; c < width; ++c)
+    for (int quad = 0; quad < quads; ++quad) sum[c][quad] = vdotq_laneq_s32(sum[c][quad], rows[quad], column[c], lane);
+}
+
+template <class Format, int half, int quads, int width>
+void dot_half(int32x4_t (&sum)[width][quads], const uint8_t* weights, const uint8_t* a) {
+  int8x16_t column[width];
+  Format::template unpack_half<half>(weights, column);
+  a += half * 4 * quads * 16;
+  dot_lane<0>(sum, column, a);
+  dot_lane<1>(sum, column, a);
+  dot_lane<2>(sum, column, a);
+  dot_lane<3>(sum, column, a);
 }
 
 // Four or eight rows in the lanes, eight columns at a time: no addition across lanes.
 template <class Format, int quads>
-void accumulate_interleaved(const uint8_t* prepared, int rows, int64_t tile, const uint8_t* weights, int32_t* acc) {
+void accumulate_interleaved(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int32_t* acc) {
   constexpr int width = 8;
   for (int n = 0; n < Format::columns; n += width) {
     int32x4_t sum[width][quads];
     for (auto& column : sum)
-      for (int32x4_t& quad : column) quad = vdupq_n_s32(0);
+      for (int32x4_t& quad : column) {
+        quad = vdupq_n_s32(0);
+        settle(quad);
+      }
     for (int64_t b = 0; b < tile / k_block; ++b) {
       const uint8_t* w = weights + b * block_bytes + n * Format::column_bytes;
       const uint8_t* a = prepared + b * quads * 4 * k_block;
-      for (int half = 0; half < 2; ++half) {
-        int8x16_t column[width];
-        for (int c = 0; c < width; ++c) column[c] = Format::unpack(w + c * Format::column_bytes).val[half];
-        const uint8_t* k = a + half * 4 * quads * 16;
-        dot_lane<0, quads, width>(sum, column, k);
-        dot_lane<1, quads, width>(sum, column, k);
-        dot_lane<2, quads, width>(sum, column, k);
-        dot_lane<3, quads, width>(sum, column, k);
-      }
+      dot_half<Format, 0>(sum, w, a);
+      forget(w);
+      dot_half<Format, 1>(sum, w, a);
     }
-    for (int c = 0; c < width; ++c)
-      for (int quad = 0; quad < quads; ++quad) {
-        int32_t four[4];
-        vst1q_s32(four, shifted<Format::shift>(sum[c][quad]));
-        for (int i = 0; i < 4 && quad * 4 + i < rows; ++i) acc[(quad * 4 + i) * Format::columns + n + c] = four[i];
+    for (int quad = 0; quad < quads; ++quad)
+      for (int c = 0; c < width; c += 4) {
+        const Square square = transposed(sum[c][quad], sum[c + 1][quad], sum[c + 2][quad], sum[c + 3][quad]);
+        for (int r = 0; r < 4; ++r)
+          vst1q_s32(acc + (quad * 4 + r) * Format::columns + n + c, shifted<Format::shift>(square.row[r]));
       }
   }
 }
 
 template <class Format>
 void accumulate(const uint8_t* prepared, int rows, int64_t tile, const uint8_t* weights, int32_t* acc) {
-  if (rows == 1) accumulate_plain<Format, 1>(prepared, tile, weights, acc);
-  else if (rows == 2) accumulate_plain<Format, 2>(prepared, tile, weights, acc);
-  else if (rows <= 4) accumulate_interleaved<Format, 1>(prepared, rows, tile, weights, acc);
-  else accumulate_interleaved<Format, 2>(prepared, rows, tile, weights, acc);
+  if (rows == 1) accumulate_row<Format>(prepared, tile, weights, acc);
+  else if (rows <= 4) accumulate_interleaved<Format, 1>(prepared, tile, weights, acc);
+  else accumulate_interleaved<Format, 2>(prepared, tile, weights, acc);
 }
 
 }  // namespace

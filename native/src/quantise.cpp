@@ -53,8 +53,8 @@ bool quantise_rows(Pool& pool, const float* x, int64_t rows, int64_t width, int6
   pool.each(rows, rows_per_chunk(k), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
       for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t used = std::clamp<int64_t>(width - t * tile, 0, tile);
-        if (!quantise_tile(x + r * width + t * tile, used, tile, q + r * k + t * tile, scale + r * tiles + t))
+        const int64_t first = std::min(t * tile, width), used = std::min(tile, width - first);
+        if (!quantise_tile(x + r * width + first, used, tile, q + r * k + t * tile, scale + r * tiles + t))
           finite.store(false, std::memory_order_relaxed);
       }
   });

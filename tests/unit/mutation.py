@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -55,7 +54,7 @@ def _redefined(mutation: Mutation, module: ModuleType, folder: Path) -> dict[str
     mutated = source.replace(mutation.old, mutation.new)
     path = folder / f"{mutation.module}.py"
     path.write_text(mutated)
-    nodes = list(_affected(ast.parse(source), ast.parse(mutated)))
+    nodes = _affected(ast.parse(source), ast.parse(mutated))
     # Entries are not registered, so that later tests do not compile them.
     namespace = {**vars(module), "pool_entry": Entry}
     flags = annotations.compiler_flag
@@ -63,14 +62,21 @@ def _redefined(mutation: Mutation, module: ModuleType, folder: Path) -> dict[str
     return {name: namespace[name] for node in nodes for name in _defined(node)}
 
 
-def _affected(before: ast.Module, after: ast.Module) -> Iterator[ast.stmt]:
-    """Top-level statements of `after` that differ, or use a name that an affected statement above defines."""
-    names: set[str] = set()
-    for old, new in zip(before.body, after.body, strict=True):
-        used = {node.id for node in ast.walk(new) if isinstance(node, ast.Name)}
-        if ast.dump(old) != ast.dump(new) or used & names:
-            names |= _defined(new)
-            yield new
+def _affected(before: ast.Module, after: ast.Module) -> list[ast.stmt]:
+    """Top-level statements of `after` that differ, or use a name that another affected one defines, in their order."""
+    pairs = zip(before.body, after.body, strict=True)
+    affected = {i for i, (old, new) in enumerate(pairs) if ast.dump(old) != ast.dump(new)}
+    while True:
+        names = {name for i in affected for name in _defined(after.body[i])}
+        users = {i for i, node in enumerate(after.body) if names & _used(node)}
+        if users <= affected:
+            return [after.body[i] for i in sorted(affected)]
+        affected |= users
+
+
+def _used(node: ast.stmt) -> set[str]:
+    """Names that occur in a top-level statement."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _defined(node: ast.stmt) -> set[str]:

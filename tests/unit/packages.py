@@ -6,8 +6,9 @@ decoder over it runs all code; its texts encode and render any chat, so an engin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,21 @@ CONFIG: dict[str, Any] = {
 
 def tiny_package(out: Path, weights: Weights = "f32", seed: int = 0, **changes: Any) -> Path:
     """Write a package with random weights to `out`. `changes` replace fields of `CONFIG`."""
+    random = np.random.default_rng(seed)
     config = {**CONFIG, **changes}
+    return write_package(out, config, weights, partial(_random_vector, random), partial(_random_linear, random))
+
+
+def write_package(
+    out: Path,
+    config: dict[str, Any],
+    weights: Weights,
+    vector_values: Callable[[VectorSpec], NDArray[np.float32]],
+    linear_values: Callable[[LinearSpec], NDArray[np.float32]],
+) -> Path:
+    """Write a package to `out`: first every vector is asked for, then every linear, [experts, n, k]."""
     g = Geometry.from_config(config)
     recipe = make_recipe(g, weights)
-    random = np.random.default_rng(seed)
     texts = {
         TOKENIZER: byte_tokenizer_json(),
         CHAT_TEMPLATE: builtin_chat_template().encode(),
@@ -75,9 +87,9 @@ def tiny_package(out: Path, weights: Weights = "f32", seed: int = 0, **changes: 
         for name, data in texts.items():
             writer.add(name, "U8", (len(data),), np.frombuffer(data, np.uint8))
         for vector in vector_specs(g):
-            writer.add(vector.name, "F32", vector.shape, _random_vector(random, vector))
+            writer.add(vector.name, "F32", vector.shape, vector_values(vector))
         for linear in linear_specs(g):
-            values = _random_linear(random, linear)
+            values = linear_values(linear)
 
             def rows(chunk: Chunk, values: NDArray[np.float32] = values) -> NDArray[np.float32]:
                 return values[chunk.expert, chunk.begin : chunk.end]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy_network
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from ling3.linear.matmul import Linear
 from ling3.linear.pool import Pool
 from ling3.model.kda import KdaMixer
 
+POOL = Pool(1)
 EPS = 1.0
 """Of the output norm: near one, so that the norm does not blow up rounding where an output happens to be tiny."""
 
@@ -62,8 +63,7 @@ class Layer:
         state = np.zeros((self.heads, self.width, self.width), np.float32)
         history = np.zeros((self.taps.shape[2] - 1, 3 * p), np.float32)
         edges = [0, *cuts, len(self.rows)]
-        pool = Pool(1)
-        calls = [mixer(pool, self.rows[begin:end], begin, state, history) for begin, end in pairwise(edges)]
+        calls = [mixer(POOL, self.rows[begin:end], begin, state, history) for begin, end in pairwise(edges)]
         return np.concatenate(calls), state
 
 
@@ -102,16 +102,19 @@ LAYERS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(LAYERS)
 def test_block_form_is_the_recurrence(one: Layer) -> None:
     assert_agree(one)
 
 
+@settings(max_examples=40)
 @given(LAYERS)
 def test_single_steps_are_the_recurrence(one: Layer) -> None:
     assert_agree(one, *range(1, len(one.rows)))
 
 
+@settings(max_examples=40)
 @given(LAYERS, st.data())
 def test_calls_chain_through_state_and_history(one: Layer, data: st.DataObject) -> None:
     assert_agree(one, *sorted(data.draw(st.sets(st.integers(1, len(one.rows) - 1)), label="cuts")))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy_network
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from packages import CONFIG
@@ -16,6 +16,7 @@ from ling3.linear.pool import Pool
 from ling3.model.geometry import Geometry
 from ling3.model.moe import Dense, Moe, group_by_expert, swiglu
 
+POOL = Pool(1)
 NAME = "layer"
 
 
@@ -34,13 +35,14 @@ def choose(g: Geometry, logits: NDArray[np.float32], bias: NDArray[np.float32]) 
     """Weight of every expert for every row by the kernel, 0 for those not chosen: [rows, experts]."""
     nothing = linear(np.zeros((1, 1, 1), np.float32))
     moe = Moe(linear(np.eye(g.experts, dtype=np.float32)[None]), bias, nothing, nothing, None, g)
-    ids, weights = moe.route(Pool(1), logits)
+    ids, weights = moe.route(POOL, logits)
     assert (np.diff(ids, axis=1) > 0).all()
     result = np.zeros(logits.shape)
     np.put_along_axis(result, ids.astype(np.int64), weights, axis=1)
     return result
 
 
+@settings(max_examples=60)
 @given(
     groups=st.integers(1, 4),
     size=st.integers(2, 6),
@@ -83,6 +85,7 @@ def test_of_equal_experts_the_first_wins() -> None:
     assert weights.tolist() == [[1.25, 1.25, 0, 0, 0, 0, 0, 0]]
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(0, 2**32))
 def test_group_by_expert_keeps_every_pair(rows: int, chosen: int, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -112,11 +115,11 @@ def test_experts_and_shared_expert_add_up() -> None:
     moe = Moe(linear(router), bias, linear(gate_up), linear(down), Dense(linear(shared_up), linear(shared_down)), g)
     x = random.standard_normal((20, g.hidden_size), np.float32)
     wanted = numpy_network.moe(x.astype(np.float64), NAME, lambda name: weights[name].astype(np.float64), g)
-    np.testing.assert_allclose(moe(Pool(1), x), wanted, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(moe(POOL, x), wanted, rtol=0, atol=2e-5)
 
 
 def test_silu_is_exact_to_a_few_units_in_the_last_place() -> None:
     gate = np.linspace(-80, 80, 4001, dtype=np.float32)
     both = np.concatenate([gate, np.ones_like(gate)])[None]
     wanted = numpy_network.silu(gate.astype(np.float64))
-    np.testing.assert_allclose(swiglu(Pool(1), both)[0], wanted, rtol=5e-7, atol=0)
+    np.testing.assert_allclose(swiglu(POOL, both)[0], wanted, rtol=5e-7, atol=0)

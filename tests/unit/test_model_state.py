@@ -92,7 +92,7 @@ def test_reset_decoder_equals_a_fresh_one(decoder: Decoder, package: Package) ->
 def test_sequences_in_turn_do_not_see_each_other(plain: Decoder, plain_package: Package) -> None:
     fresh = Decoder(plain_package, CONTEXT, threads=1)
     wanted, wanted_state = run_on(fresh), fresh.save_state()
-    for turn in range(50):
+    for turn in range(20):
         plain.reset()
         plain.eval_batch_state(tokens(30 + turn, seed=turn))
         plain.reset()

@@ -20,7 +20,7 @@ from ling3.config import NATIVE_CONTEXT, RESERVE_MIB, Config, Immediate, estimat
 from ling3.console import InputKind, input_kind, open_console, open_piped_prompt
 from ling3.engine import Engine, MetricsLog
 from ling3.engine.metrics import memory_mib
-from ling3.errors import StartError
+from ling3.errors import Ling3Error, StartError
 from ling3.linear.pool import compile_entries
 from ling3.model import Decoder, Package
 from ling3.serve import Limits, Server, Service
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         print(end="", flush=True)
         return code
-    except StartError as error:
+    except Ling3Error as error:
         print(f"startup_error: {error}", file=sys.stderr)
     except BrokenPipeError:  # whoever read our output has left: `ling3 --help | head -1`
         _give_up_stdout()

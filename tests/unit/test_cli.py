@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from packages import tiny_package
 
 from ling3 import __version__, cli
 from ling3.check import Check, Host
@@ -25,6 +26,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     """Run `ling3` in an empty folder: exit code, lines on stdout, lines on stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("ling3.serve.Server.serve", lambda *_: pytest.fail("a server was started"))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
 
     def run(*arguments: str) -> tuple[int, list[str], list[str]]:
@@ -136,6 +138,75 @@ def test_without_a_package_the_bundled_one_is_taken_with_a_notice(
     assert out[-1] == f"initializing_model={tmp_path / 'bundled.l3r'}"
     notice = "notice: no model found, using the bundled demonstration model; --model FILE loads another"
     assert err.count(notice) == 1
+
+
+# Packages
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes are too short for a safetensors file"),
+        (b"GGUF" + bytes(100), "not a safetensors file (no header at its start)"),
+        (b"<!DOCTYPE html><html>", "not a safetensors file (no header at its start)"),
+        ((200).to_bytes(8, "little") + b'{"a":1', "14 bytes are too short for a safetensors file"),
+        ((100).to_bytes(8, "little") + b'{"__metadata__":{}}', "truncated in its header, 27 of at least 108 bytes"),
+        ((19).to_bytes(8, "little") + b'{"__metadata__":{}}', "not a ling3 package"),
+        ((7).to_bytes(8, "little") + b'{"a":1}' + bytes(9), "tensor a is not described properly"),
+    ],
+)
+def test_a_file_that_is_no_package_is_refused_by_name(
+    call: Call, free_port: str, tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "model.l3r").write_bytes(content)
+    assert_refused(call, free_port, "model.l3r", message)
+
+
+def test_a_folder_is_no_package(call: Call, free_port: str) -> None:
+    assert_refused(call, free_port, ".", "Is a directory")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return tiny_package(tmp_path_factory.mktemp("package") / "tiny.l3r", "w4").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "message"),
+    [
+        (b'"l3r/1"', b'"l3r/9"', "'l3r/9'"),
+        (b'"layers.0.kda.a_log"', b'"layers.0.kda.a_lag"', "tensor layers.0.kda.a_log is missing"),
+        (b'"tokenizer.json":{', b'"tokeniser.json":{', "tensor tokenizer.json is missing"),
+        (rb'"kda_lower_bound\":-5.0', rb'"kda_lower_bound\":+5.0', "config is not JSON"),
+        (rb'"num_experts\":8', rb'"num_experts\":9', "num_experts"),
+        (rb'"hidden_size\":64', rb'"hidden_size\":96', "tensor embedding.w8"),
+        (b'{"version":"1.0"', b'["version":"1.0"', "tokenizer.json: not JSON"),
+        (b"eos_token_id", b"eos_token_is", "eos_token_id is missing"),
+        (b"{%- if tools -%}", b"{%- oh tools -%}", "chat template: line"),
+    ],
+)
+def test_a_package_that_is_damaged_is_refused_by_what_is_wrong(
+    call: Call, free_port: str, tmp_path: Path, package: bytes, written: bytes, instead: bytes, message: str
+) -> None:
+    assert len(written) == len(instead)
+    assert written in package
+    (tmp_path / "model.l3r").write_bytes(package.replace(written, instead))
+    assert_refused(call, free_port, "model.l3r", message)
+
+
+def assert_refused(call: Call, free_port: str, model: str, message: str) -> None:
+    code, out, err = call("--no-console", "--port", free_port, "--model", model)
+    assert (code, err[:-1]) == (1, [line for line in err if not line.startswith("startup_error: ")])
+    assert message in err[-1]
+    assert out[-1] == f"initializing_model={model}"
+
+
+def test_a_log_that_cannot_be_written_ends_the_start(
+    call: Call, free_port: str, tmp_path: Path, package: bytes
+) -> None:  # E-8
+    (tmp_path / "model.l3r").write_bytes(package)
+    code, _, err = call("--no-console", "--port", free_port, "--model", "model.l3r", "--log", "none/log")
+    assert (code, err[-1]) == (1, "startup_error: --log: cannot open none/log: No such file or directory")
 
 
 # Memory

@@ -36,10 +36,11 @@ def weight_memory(package: Package, smaps: Path = Path("/proc/self/smaps")) -> d
     name = str(package.file.path.resolve())
     try:
         for line in smaps.read_text().splitlines():
-            if "-" in line.split(" ", 1)[0]:
-                inside = line.endswith(name)
+            fields = line.split(maxsplit=5)  # of a mapping: range, mode, offset, device, inode, path
+            if "-" in fields[0]:
+                inside = fields[5:] == [name]
             elif inside and line.startswith("Rss:"):
-                resident += int(line.split()[1])
+                resident += int(fields[1])
     except (OSError, ValueError, IndexError):
         pass
     return {

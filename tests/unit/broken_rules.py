@@ -1,7 +1,7 @@
 """Every rule of the network, broken once (M-10 to M-43, M-88).
 
-Not here, because the result hides them: the eps of a norm (an effect below the tolerance), and the scale and length
-of KDA queries, which the norm of each head takes out again.
+Not here, because their effect lies below the tolerance: the eps of the L2 norm (M-22), of the two inner norms (M-31)
+and of the weights' sum (M-41).
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ DECODER = [
         "M-32 theta of the config", "decoder",
         "g.rope_theta **",
         "10000.0 **",
+    ),
+    Mutation(
+        "M-32 the whole width turns, not half of it", "decoder",
+        "self._frequencies = g.rope_theta ** (-np.arange(half, dtype=np.float64) / half)",
+        "turning = np.arange(half // 2) / (half // 2)\n"
+        "        self._frequencies = np.append(g.rope_theta**-turning, np.zeros(half - half // 2))",
     ),
     Mutation(
         "M-32 absolute positions", "decoder",
@@ -105,6 +111,16 @@ KDA = [
         "M-22 L2 norm", "kda",
         "factor = scale / np.sqrt(total + _L2_EPS)",
         "factor = scale",
+    ),
+    Mutation(
+        "M-22 scale of the query", "kda",
+        "q_scale = np.float32(1.0) / np.sqrt(np.float32(width))",
+        "q_scale = np.float32(1.0)",
+    ),
+    Mutation(
+        "M-27 eps of the norm per head", "kda",
+        "eps=g.norm_eps",
+        "eps=1e-4",
     ),
     Mutation(
         "M-23 safe gate, not softplus", "kda",
@@ -235,12 +251,6 @@ MLA = [
         "M-32 neighbouring pairs, not halves", "mla",
         "even, odd = x[2 * j], x[2 * j + 1]",
         "even, odd = x[j], x[x.shape[0] // 2 + j]",
-    ),
-    Mutation(
-        "M-32 the whole width turns, not half of it", "mla",
-        "cos, sin = angles[j, 0], angles[j, 1]",
-        "turns = j < x.shape[0] // 4\n"
-        "        cos, sin = angles[j, 0] if turns else np.float32(1), angles[j, 1] if turns else np.float32(0)",
     ),
     Mutation(
         "M-32 keys turn", "mla",

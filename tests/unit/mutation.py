@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +21,8 @@ from ling3.linear.pool import Entry
 
 CONSUMERS = ("ling3.model.decoder", "ling3.model.package", "ling3.convert.conversion")
 """Modules that take names from others by import, where a mutated name has to be put in."""
+
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,14 @@ class Mutation:
 def apply(mutation: Mutation, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the mutated definitions in place. Fails the test if the text to replace is not there exactly once."""
     module = importlib.import_module(f"ling3.model.{mutation.module}")
-    for name, value in _redefined(mutation, module, folder).items():
+    for name, value in _redefined(mutation, module, folder, monkeypatch).items():
         original = getattr(module, name)
         for consumer in (module, *map(importlib.import_module, CONSUMERS)):
             if getattr(consumer, name, None) is original:
                 monkeypatch.setattr(consumer, name, value)
 
 
-def _redefined(mutation: Mutation, module: ModuleType, folder: Path) -> dict[str, Any]:
+def _redefined(mutation: Mutation, module: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The names that the mutation changes, with their new values."""
     assert module.__file__ is not None
     source = Path(module.__file__).read_text()
@@ -55,11 +59,14 @@ def _redefined(mutation: Mutation, module: ModuleType, folder: Path) -> dict[str
     path = folder / f"{mutation.module}.py"
     path.write_text(mutated)
     nodes = _affected(ast.parse(source), ast.parse(mutated))
+    # A name of its own: numba gives functions of equal module and name the same symbol, and the first one wins.
+    home = ModuleType(f"broken_rule_{next(_numbers)}")
+    monkeypatch.setitem(sys.modules, home.__name__, home)
     # Entries are not registered, so that later tests do not compile them.
-    namespace = {**vars(module), "pool_entry": Entry}
+    vars(home).update({**vars(module), "__name__": home.__name__, "pool_entry": Entry})
     flags = annotations.compiler_flag
-    exec(compile(ast.Module(nodes, []), str(path), "exec", flags, dont_inherit=True), namespace)
-    return {name: namespace[name] for node in nodes for name in _defined(node)}
+    exec(compile(ast.Module(nodes, []), str(path), "exec", flags, dont_inherit=True), vars(home))
+    return {name: getattr(home, name) for node in nodes for name in _defined(node)}
 
 
 def _affected(before: ast.Module, after: ast.Module) -> list[ast.stmt]:

@@ -16,7 +16,7 @@ from ling3.model import decoder as decoder_module
 from ling3.model.package import Package
 
 LEAST = 0.1
-"""A broken rule moves some logit by more than this; a right decoder stays below 3e-4. Seen: XXX."""
+"""A broken rule moves some logit by more than this; a right decoder stays below 3e-4. Seen: 0.88 and more."""
 
 
 @pytest.fixture(scope="module")

@@ -199,9 +199,10 @@ def test_e46_shutdown_answers_half_read_requests_with_408() -> None:
 def test_e117_queued_requests_are_closed_without_an_answer() -> None:
     engine = SlowStatusEngine()
     with serving(engine, Limits(workers=2, queued=1)) as server:
-        running = [in_background(server.chat), in_background(lambda: server.request("GET", "/health"))]
-        for _ in running:
-            assert engine.entered.acquire(timeout=5)
+        running = []
+        for send in (server.chat, lambda: server.request("GET", "/health")):
+            running.append(in_background(send))
+            assert engine.entered.acquire(timeout=20)  # A worker has it: the place in the queue is free again.
         with server.connect() as queued:
             queued.sendall(request_bytes("GET", "/v1/models"))
             assert server.request("GET", "/v1/models").status == 503  # Both workers and the only place are taken.

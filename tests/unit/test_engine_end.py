@@ -13,6 +13,7 @@ from text_fixtures import tokens
 
 from ling3.engine import ChatRequest, Reply
 from ling3.errors import RequestError
+from ling3.text import Piece
 
 A, B = tokens("A")[0], tokens("B")[0]
 
@@ -184,6 +185,18 @@ def test_nothing_is_evaluated_for_a_client_that_left_before(make_bench: MakeBenc
     bench = make_bench(words("AB"))
     bench.run(ask(300), bench.sink(gone_at=0))
     assert bench.trace == ["begin"]
+
+
+def test_a_failed_write_of_the_final_flush_is_a_lost_client(make_bench: MakeBench) -> None:
+    class Stalled(RecordingSink):
+        """A client that is connected and takes nothing more."""
+
+        def write(self, piece: Piece, sequence: int) -> bool:
+            return super().write(piece, sequence) and piece.text != "B"
+
+    bench = make_bench(words("AB"))
+    assert bench.run(ask(stop=("BC",)), Stalled()).finish_reason == "canceled"
+    assert_clean(bench)
 
 
 # Failures

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from text_fixtures import chat_text, tokens
 
 from ling3.engine import ChatRequest
+from ling3.engine.prefix import PrefixCache, Restored
 from ling3.errors import RequestError
 from ling3.text import Piece, ToolCall
 
@@ -61,6 +62,33 @@ def test_the_decoder_gets_the_prompt_and_every_token_but_the_last(make_bench: Ma
     bench = make_bench(words("AB"))
     bench.run(ask(300))
     assert bench.decoder.tokens == [*chat_text().encode_chat(prompt_of(300)), A, B]
+
+
+@pytest.mark.parametrize(
+    ("restored", "prompt_tokens", "blocks"),
+    [
+        (300, 350, ["logits 300+50"]),
+        (256, 350, ["logits 256+94"]),
+        (100, 300, ["state 100+28", "state 128+128", "logits 256+44"]),
+        (127, 256, ["state 127", "logits 128+128"]),
+        (299, 300, ["logits 299"]),
+    ],
+)
+def test_prefill_goes_on_where_a_restored_prefix_ends(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch, restored: int, prompt_tokens: int, blocks: list[str]
+) -> None:  # E-101, the cases of E-99
+    bench = make_bench([ROLE_END])
+
+    def restore(*_: object) -> Restored:
+        bench.decoder.tokens = chat_text().encode_chat(prompt_of(prompt_tokens))[:restored]
+        return Restored("prefix_hit", restored)
+
+    monkeypatch.setattr(PrefixCache, "restore", restore)
+    reply = bench.run(ask(prompt_tokens))
+    assert bench.trace == ["begin", *blocks]
+    assert reply.usage["prompt_tokens_details"] == {"cached_tokens": restored}
+    assert (reply.metrics["cached_tokens"], reply.metrics["cache_status"]) == (restored, "prefix_hit")
+    assert reply.metrics["prompt_evaluated_tokens"] == prompt_tokens - restored
 
 
 def test_every_run_starts_from_an_empty_decoder(make_bench: MakeBench) -> None:
@@ -231,6 +259,12 @@ def test_a_tool_call_that_the_budget_cuts_off_is_no_call(make_bench: MakeBench) 
     said = tokens(*CALL)
     reply = make_bench(said).run(ask(200, tools=WEATHER, max_tokens=len(said) - 1))
     assert (reply.tool_calls, reply.finish_reason) == ((), "length")
+
+
+def test_a_budget_that_ends_after_a_call_is_a_length(make_bench: MakeBench) -> None:
+    said = tokens(*CALL)
+    reply = make_bench(said).run(ask(200, tools=WEATHER, max_tokens=len(said)))
+    assert (len(reply.tool_calls), reply.finish_reason) == (1, "length")
 
 
 @given(

@@ -144,10 +144,18 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it(top_p: float, expected: se
     assert support(logs(0.5, 0.25, 0.125, 0.125), top_p=top_p) == expected
 
 
-@pytest.mark.parametrize(("equal", "top_p"), [(n, k / n) for n in (2, 3, 7, 10, 20) for k in range(1, n + 1)])
+@pytest.mark.parametrize(
+    ("equal", "top_p"), [*((n, k / n) for n in (2, 3, 7, 10) for k in range(1, n + 1)), (100, 0.07), (100, 0.14)]
+)
 def test_top_p_is_reached_exactly_in_spite_of_rounding(equal: int, top_p: float) -> None:
-    """Eight of ten equal tokens have 0.8, though the sum of eight times 0.1 is smaller in floating point."""
+    """Eight of ten equal tokens have 0.8 and seven of a hundred 0.07, though 8 x 0.1 is smaller and 100 x 0.07 larger
+    in floating point. The lowest ids are kept."""
     assert support([0.0] * equal, top_p=top_p) == set(range(round(top_p * equal)))
+
+
+def test_of_many_equal_tokens_the_lowest_ids_come_first() -> None:
+    """So many that an unstable sort would show."""
+    assert support([float(i % 3) for i in range(300)], top_p=0.02) == {2, 5, 8, 11}
 
 
 # The order of the steps

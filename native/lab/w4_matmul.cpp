@@ -49,10 +49,10 @@ Seconds best_seconds(const Function& function) {
 }
 
 // Sums of the same bytes in the same order: what the memory gives to these threads.
-double read_gigabytes(Pool& pool, const std::vector<uint8_t>& data) {
+Seconds read_seconds(Pool& pool, const std::vector<uint8_t>& data) {
   const int64_t chunk = 48 * 1024, chunks = static_cast<int64_t>(data.size()) / chunk;
   std::vector<uint64_t> sums(static_cast<size_t>(chunks));
-  const Seconds seconds = best_seconds([&] {
+  return best_seconds([&] {
     pool.each(chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         uint64_t sum[8] = {};
@@ -65,7 +65,6 @@ double read_gigabytes(Pool& pool, const std::vector<uint8_t>& data) {
       }
     });
   });
-  return static_cast<double>(chunks * chunk) / seconds.wall * 1e-9;
 }
 
 }  // namespace
@@ -81,8 +80,10 @@ int main(int count, char** arguments) {
     memcpy(weights.data() + i, &bits, 8);
   }
   std::vector<float> scale(static_cast<size_t>(experts * n), 1e-3f);
-  printf("%d threads, %lld experts, %.0f MB of weights, read %.1f GB/s\n", threads, static_cast<long long>(experts),
-         static_cast<double>(weights.size()) * 1e-6, read_gigabytes(pool, weights));
+  const Seconds read = read_seconds(pool, weights);
+  const double gigabytes = static_cast<double>(weights.size()) * 1e-9;
+  printf("%d threads, %lld experts, %.0f MB of weights; plain reading %.2f GB/s, per CPU second %.2f GB\n", threads,
+         static_cast<long long>(experts), gigabytes * 1e3, gigabytes / read.wall, gigabytes / read.cpu);
 
   for (const Kernels* const* usable = usable_kernels(); *usable != nullptr; ++usable) {
     const Kernels& kernels = **usable;

@@ -111,6 +111,17 @@ struct W8 {
   }
 };
 
+// The lines that the same step of the window after next reads: a window is one page, and the hardware's own prefetching
+// starts anew with every page and stream.
+template <int blocks>
+inline void prefetch(const uint8_t* weights, int v) {
+  if constexpr (blocks == window) {
+    const uint8_t* from = weights + 2 * window * block_bytes + v * (window * block_bytes / vectors);
+    for (int64_t line = 0; line < window * block_bytes / vectors; line += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T0);
+  }
+}
+
 template <class Format, int rows, int blocks, bool start>
 inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* acc) {
   constexpr int operands = Format::operands;
@@ -121,6 +132,7 @@ inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* a
   }
   for (int v = 0; v < vectors; ++v) {
     forget(prepared);
+    prefetch<blocks>(weights, v);
     __m512i sum[rows];
     UNROLLED
     for (int r = 0; r < rows; ++r) sum[r] = start ? _mm512_setzero_si512() : acc[r * vectors + v];

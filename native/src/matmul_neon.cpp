@@ -108,15 +108,18 @@ int32x4_t shifted(int32x4_t sums) {
   else return vshrq_n_s32(sums, shift);
 }
 
-// One row. Sixteen columns keep their sums in registers over the whole K tile.
+// One row. Sixteen columns keep their sums in registers over the whole K tile; their lines are fetched some native tiles
+// ahead, since the stride between them is more than a prefetcher can be trusted with.
 template <class Format>
 void accumulate_row(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int32_t* acc) {
   constexpr int width = 16;
+  constexpr int ahead = 8;
   for (int n = 0; n < Format::columns; n += width) {
     int32x4_t sum[width];
     for (int32x4_t& column : sum) column = vdupq_n_s32(0);
     for (int64_t b = 0; b < tile / k_block; ++b) {
       const uint8_t* w = weights + b * block_bytes + n * Format::column_bytes;
+      for (int line = 0; line < width * Format::column_bytes; line += 64) __builtin_prefetch(w + ahead * block_bytes + line);
       const int8x16_t a_first = load(prepared + b * k_block), a_second = load(prepared + b * k_block + 16);
       for (int c = 0; c < width; c += 4) {
         int8x16_t first[4], second[4];

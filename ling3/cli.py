@@ -273,14 +273,20 @@ def _load(
 
 
 def _compile_kernels() -> None:
-    """First start: LLVM compiles the kernels, which takes a while; later starts load them from numba's cache."""
+    """First start: LLVM compiles the kernels, which takes a while; later starts find them in the cache.
+
+    A terminal sees the count move on one line; a log gets the first line and the last.
+    """
     begun = time.monotonic()
-    compiled = False
+    moving = sys.stderr.isatty()
+    compiled = 0
     for done, total, fresh in compile_entries():
-        if fresh:
-            compiled = True
-            _tell(f"notice: compiled {done} of {total} kernels, at the first start only")
+        compiled += fresh
+        if fresh and (moving or compiled == 1):
+            text = f"notice: compiling kernels, at the first start only: {done} of {total}"
+            print(f"\r{text}" if moving else text, end="" if moving else "\n", file=sys.stderr, flush=True)
     if compiled:
+        print(file=sys.stderr, end="\n" if moving else "")
         _tell(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s")
 
 

@@ -11,15 +11,16 @@ beside it that unpacks what the pool hands over:
 
 An array takes 1 + ndim words (its address, then its shape), a number one word. Items must be independent
 and their arithmetic must not depend on `begin` and `end`: then results are the same for every thread count.
-Entries are compiled at first use and kept in numba's cache on disk; `compile_entries` does them all at start.
+Entries are compiled at first use and kept on disk; `compile_entries` does them all at start.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, call-arg, attr-defined"
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Entry:
 
     @cached_property
     def _compiled(self) -> Any:
+        _use_kernel_cache()
         return numba.cfunc(_SIGNATURE, cache=True)(self._function)
 
     def prepare(self) -> bool:
@@ -57,6 +59,27 @@ class Entry:
     def address(self) -> int:
         """Compiles the kernel, or takes it from the cache, when first asked for."""
         return int(self._compiled.address)
+
+
+@cache
+def _use_kernel_cache() -> None:
+    """Keep compiled kernels in the user's cache folder, under a name that changes with the source of any kernel.
+
+    numba itself looks at the file of the entry alone, and would go on using old code of what it calls elsewhere.
+    """
+    if numba.config.CACHE_DIR:
+        return
+    package = Path(__file__).parent.parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted([*package.glob("linear/*.py"), *package.glob("model/*.py")]):
+        digest.update(source.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(home) / "ling3" / f"kernels-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # numba's own choice: beside the source, or a folder it can write
+    numba.config.CACHE_DIR = str(folder)
 
 
 _entries: list[Entry] = []

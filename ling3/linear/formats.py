@@ -19,6 +19,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ling3.linear.kernel_cache import KERNELS_ARE_KEPT
+
 Format = Literal["w4", "w8", "bf16", "f32"]
 
 K_BLOCK = 32
@@ -58,7 +60,7 @@ def choose_tile(k: int, wanted: int | None, longest: int) -> int:
     return k // parts
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=KERNELS_ARE_KEPT, error_model="numpy")
 def _squared_error(
     row: NDArray[np.float32], scale: np.float32, levels: np.float32, work: NDArray[np.float32]
 ) -> np.float32:
@@ -80,7 +82,7 @@ def _squared_error(
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@numba.njit(nogil=True, cache=KERNELS_ARE_KEPT, error_model="numpy")
 def _round_tiles(
     w: NDArray[np.float32], tile: int, largest_level: int, steps: int, q: NDArray[np.int8], scale: NDArray[np.float32]
 ) -> None:
@@ -144,7 +146,7 @@ def quantise_certified(w: NDArray[np.float32], tile: int | None = None) -> Quant
         tile = choose_tile(k, result.tile - 1, MAX_K_TILE["w4"])
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=KERNELS_ARE_KEPT)
 def _signed_sums(values: NDArray[np.int8], tile: int, positive: NDArray[np.int32], negative: NDArray[np.int32]) -> None:
     """Sums of the positive and of the negated negative weights. values: [N, K]; positive, negative: [T, N]."""
     for n in range(values.shape[0]):

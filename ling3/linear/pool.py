@@ -17,10 +17,9 @@ Entries are compiled at first use and kept on disk; `compile_entries` does them 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from ling3._native import Pool
+from ling3.linear.kernel_cache import KERNELS_ARE_KEPT
 
 __all__ = [
     "Entry", "Pool", "as_f32", "as_i64", "bf16_2d", "compile_entries", "default_threads", "f32_1d", "f32_2d", "f32_3d",
@@ -48,8 +48,7 @@ class Entry:
 
     @cached_property
     def _compiled(self) -> Any:
-        _use_kernel_cache()
-        return numba.cfunc(_SIGNATURE, cache=True)(self._function)
+        return numba.cfunc(_SIGNATURE, cache=KERNELS_ARE_KEPT)(self._function)
 
     def prepare(self) -> bool:
         """Have the machine code at hand; True if it had to be compiled, False if the cache had it."""
@@ -59,27 +58,6 @@ class Entry:
     def address(self) -> int:
         """Compiles the kernel, or takes it from the cache, when first asked for."""
         return int(self._compiled.address)
-
-
-@cache
-def _use_kernel_cache() -> None:
-    """Keep compiled kernels in the user's cache folder, under a name that changes with the source of any kernel.
-
-    numba itself looks at the file of the entry alone, and would go on using old code of what it calls elsewhere.
-    """
-    if numba.config.CACHE_DIR:
-        return
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted([*package.glob("linear/*.py"), *package.glob("model/*.py")]):
-        digest.update(source.read_bytes())
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(home) / "ling3" / f"kernels-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # numba's own choice: beside the source, or a folder it can write
-    numba.config.CACHE_DIR = str(folder)
 
 
 _entries: list[Entry] = []

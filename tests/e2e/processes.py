@@ -22,8 +22,10 @@ def start(
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
-    """Run `ling3` in a folder of its own; nothing of this user is seen."""
-    own = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
+    """Run `ling3` in a folder of its own; nothing of this user is seen but the compiled kernels."""
+    kernels = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": kernels}
+    own |= {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
     command = [sys.executable, "-m", "ling3", *arguments]
     return subprocess.Popen(
         command, cwd=folder, env=os.environ | own, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE

@@ -189,7 +189,8 @@ def test_clients_are_refused_until_the_model_is_loaded(life: Life) -> None:  # E
 @slow
 def test_a_second_server_on_the_port_fails_before_it_loads_and_the_first_goes_on(life: Life) -> None:  # E-23, H17
     code, out, err = life.second
-    assert (code, err[-1]) == (1, f"startup_error: cannot bind 127.0.0.1:{life.port}: Address already in use")
+    taken = f"startup_error: cannot bind 127.0.0.1:{life.port}: Address already in use; --port N takes another"
+    assert (code, err[-1]) == (1, taken)
     assert b"initializing_model" not in out
     assert life.answers[0]["choices"] == life.answers[1]["choices"]
 
@@ -239,23 +240,29 @@ def test_a_second_ctrl_c_ends_a_start_that_hangs(tmp_path: Path, fifo: Path) -> 
 
 @pytest.fixture
 def piped(tmp_path: Path, model: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = start(tmp_path, "--model", str(model), "--log", "log", stdin=subprocess.PIPE)
+    process = start(tmp_path, "--model", str(model), stdin=subprocess.PIPE)
     yield process
     process.kill()
     process.communicate()
 
 
 @slow
-def test_a_piped_prompt_gets_its_answer_alone(piped: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_piped_prompt_gets_its_answer_alone(piped: subprocess.Popen[bytes]) -> None:
     out, err = piped.communicate(b"hi\n", timeout=PATIENCE_S)
-    (metrics,) = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert (piped.returncode, names(err.decode().splitlines())) == (0, [])
-    assert len(out.removesuffix(b"\n")) > 0 and metrics["finish_reason"] in ("stop", "length")
+    assert len(out.removesuffix(b"\n")) > 0
     assert not any(key in out for key in (b"device_check", b"weight_format", b"service_ready", b"reply_metrics"))
 
 
 @slow
-def test_a_signal_gives_up_an_input_that_never_ends(piped: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    wait_until(lambda: (tmp_path / "log").exists())  # from then on the model is loading, then the input is read
+def test_a_signal_gives_up_an_input_that_never_ends(piped: subprocess.Popen[bytes]) -> None:
+    wait_until(lambda: catches(piped.pid, signal.SIGTERM))
     piped.send_signal(signal.SIGTERM)
     assert piped.wait(PATIENCE_S) == 1
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

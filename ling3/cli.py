@@ -24,6 +24,7 @@ from ling3.errors import Ling3Error, StartError
 from ling3.linear.pool import compile_entries
 from ling3.model import Decoder, Package
 from ling3.serve import Limits, Server, Service
+from ling3.tell import tell
 from ling3.text import ChatText
 from ling3.weights import weight_format, weight_memory
 
@@ -35,24 +36,36 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {"convert": convert.main, "inspe
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 or 1 and nothing else (E-118)."""
+    _open_missing_streams()
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         print(end="", flush=True)
         return code
     except Ling3Error as error:
-        print(f"startup_error: {error}", file=sys.stderr)
+        tell(f"startup_error: {error}")
     except BrokenPipeError:  # whoever read our output has left: `ling3 --help | head -1`
         _give_up_stdout()
     except OSError as error:  # a full disk under standard output
-        print(f"startup_error: {error}", file=sys.stderr)
+        tell(f"startup_error: {error}")
         _give_up_stdout()
     except KeyboardInterrupt:
-        pass
+        tell("startup_error: interrupted")
+    except Exception as error:
+        tell(f"startup_error: {type(error).__name__}: {error} (a fault of ling3; please report it)")
     return 1
+
+
+def _open_missing_streams() -> None:
+    """A process may be started with its standard streams closed; Python then has None for them."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in _VERBS:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a verb cleans up as after Ctrl-C
         return _VERBS[arguments[0]](arguments[1:])
     options = parse_options(arguments, f"ling3 {__version__}")
     if isinstance(options, Immediate):
@@ -101,7 +114,7 @@ class _Report:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        tell(text)
 
 
 class _Quit:
@@ -258,7 +271,9 @@ def _load(
     text = ChatText(
         package.tokenizer_json, package.chat_template, package.eos_token_ids, package.geometry.vocab_size
     )
-    log = MetricsLog(config.log, sys.stderr if echo_metrics else None)
+    # One question from a pipe leaves no log behind in whatever folder it was asked.
+    path = Path(os.devnull) if report.quiet else config.log
+    log = MetricsLog(path, sys.stderr if echo_metrics else None)
     decoder = Decoder(package, config.context, config.threads)
     _compile_kernels()
     engine = Engine(decoder, text, package.generation, DEMO_ID if is_demo else MODEL_ID, log)
@@ -287,8 +302,4 @@ def _compile_kernels() -> None:
             print(f"\r{text}" if moving else text, end="" if moving else "\n", file=sys.stderr, flush=True)
     if compiled:
         print(file=sys.stderr, end="\n" if moving else "")
-        _tell(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s")
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        tell(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s")

@@ -65,7 +65,7 @@ def list_contexts() -> str:
 
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        if not (text.isascii() and text.isdigit() and len(text) <= 20 and low <= int(text) <= high):
             raise ValueError(f"must be an integer from {low} to {high}")
         return int(text)
 
@@ -83,6 +83,12 @@ def _choice(*names: str) -> Callable[[str], str]:
         return text
 
     return read
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("must name a file")
+    return Path(text)
 
 
 def _switch(text: str) -> bool:
@@ -108,10 +114,10 @@ class Option:
 
 
 OPTIONS: dict[str, Option] = {
-    "--model": Option("model", Path, "FILE", f"package (./{DEFAULT_PACKAGE}, the data folder's, the bundled demo)"),
+    "--model": Option("model", _path, "FILE", f"package (./{DEFAULT_PACKAGE}, the data folder's, the bundled demo)"),
     "--host": Option("host", str, "IPV4", "address to listen on (127.0.0.1)"),
     "--port": Option("port", _integer(1, 65535), "N", "port to listen on (9091)"),
-    "--log": Option("log", Path, "FILE", "metrics log, one JSON line per answer (metrics.jsonl)"),
+    "--log": Option("log", _path, "FILE", "metrics log, one JSON line per answer (metrics.jsonl)"),
     "--context": Option("context", _context, "4K..256K", "most positions of one conversation (4K)"),
     "--backend": Option("backend", _choice("auto", "cpu", "npu"), "NAME", "auto, cpu or npu without fallback (auto)"),
     "--mla-backend": Option("mla_backend", _choice("auto", "cpu", "npu"), "NAME", "unit for attention (auto)"),
@@ -172,7 +178,8 @@ def parse_options(arguments: Sequence[str], version: str) -> Config | Immediate:
             continue
         option = OPTIONS.get(name)
         if option is None:
-            raise StartError(f"unknown option {name}; ling3 --help lists them")
+            kind = "option" if name.startswith("-") else "command"
+            raise StartError(f"unknown {kind} {name or repr(name)}; ling3 --help lists them")
         if option.read is None:
             config = replace(config, **{option.field: option.constant})
             continue

@@ -143,6 +143,8 @@ def _check_room(out: Path, needed: int) -> None:
     folder = out.absolute().parent
     if out.is_dir():
         raise PackageError(f"{out}: is a folder; name the package file")
+    if out.suffix != ".l3r":  # a slip must not replace the checkpoint, or any other file
+        raise PackageError(f"{out}: a package's name ends in .l3r")
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +13,7 @@ import orjson
 
 from ling3.engine.sampling import Settings
 from ling3.errors import StartError
+from ling3.tell import tell
 
 
 def memory_mib(root: Path = Path("/")) -> dict[str, float]:
@@ -146,8 +146,7 @@ class MetricsLog:
     def note(self, text: str) -> None:
         """A line about a run that only an operator wants to see."""
         if self._echo is not None:
-            with suppress(OSError):
-                print(text, file=self._echo, flush=True)
+            tell(text, self._echo)
 
     def close(self) -> None:
         self._file.close()

@@ -57,6 +57,9 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
 
 _CLAMPS = ("expert_swiglu_limit_list", "share_expert_swiglu_limit_list")
 _NO_VALUE = object()
+_LARGEST = (1 << 31) - 1
+_LIMITS = {"num_hidden_layers": 1024, "num_experts": 65536}
+"""Sizes that a loop runs over before any tensor has been looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +174,8 @@ class Geometry:
             expert_width=expert_width,
             shared_width=shared * shared_width,
             normalise_weights=read.flag("norm_topk_prob", True),
-            routed_scaling=read.number("routed_scaling_factor", 2.5),
-            norm_eps=read.number("rms_norm_eps", 1e-6),
+            routed_scaling=read.positive("routed_scaling_factor", 2.5),
+            norm_eps=read.positive("rms_norm_eps", 1e-6),
             tied_head=read.flag("tie_word_embeddings", False),
             native_context=read.size("max_position_embeddings", default=131072),
         )
@@ -197,15 +200,22 @@ class _Reader:
 
     def size(self, field: str, least: int = 1, default: int | None = None) -> int:
         value = self._find(field, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 31:
-            raise PackageError(f"config field {field} is {value!r}; it must be an integer of at least {least}")
+        most = _LIMITS.get(field, _LARGEST)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise PackageError(f"config field {field} is {value!r}; it must be an integer from {least} to {most}")
         return value
 
     def number(self, field: str, default: float | None = None) -> float:
         value = self._find(field, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < float("inf"):
-            raise PackageError(f"config field {field} is {value!r}; it must be a finite number")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= _LARGEST:
+            raise PackageError(f"config field {field} is {value!r}; it must be a number of at most {_LARGEST}")
         return float(value)
+
+    def positive(self, field: str, default: float) -> float:
+        value = self.number(field, default)
+        if not value > 0.0:
+            raise PackageError(f"config field {field} is {value!r}; it must be above 0")
+        return value
 
     def flag(self, field: str, default: bool) -> bool:
         value = self._find(field, default)
@@ -221,7 +231,7 @@ def _mixers(config: Mapping[str, Any], layers: int, group: int) -> tuple[str, ..
     if explicit is None:
         trailing = layers // group * group
         return tuple("mla" if (i + 1) % group == 0 or i >= trailing else "kda" for i in range(layers))
-    if not isinstance(explicit, list) or len(explicit) != layers or not set(explicit) <= set(names):
+    if not isinstance(explicit, list) or len(explicit) != layers or not all(kind in list(names) for kind in explicit):
         raise PackageError(f"config field layer_types must list {layers} of {', '.join(names)}")
     return tuple(names[kind] for kind in explicit)
 
@@ -238,8 +248,8 @@ def _rope_theta(config: Mapping[str, Any], read: _Reader) -> float:
         if parameters.get("rope_type", "default") != "default":
             raise PackageError(f"config field rope_parameters.rope_type is {parameters['rope_type']!r}; only 'default'")
         if "rope_theta" in parameters:
-            return _Reader(parameters).number("rope_theta")
-    return read.number("rope_theta", 6_000_000.0)
+            return _Reader(parameters).positive("rope_theta", 6_000_000.0)
+    return read.positive("rope_theta", 6_000_000.0)
 
 
 def _lower_bound(value: float) -> float:

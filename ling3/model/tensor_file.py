@@ -89,7 +89,7 @@ class TensorFile:
 def _info(path: Path, name: str, entry: Any, base: int, size: int) -> TensorInfo:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        sane = all(isinstance(n, int) and n >= 0 for n in (*shape, begin, end))
+        sane = isinstance(dtype, str) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (TypeError, KeyError, ValueError):
         sane = False
     if not sane:

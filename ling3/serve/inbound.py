@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from ling3.serve.answer import invalid_http, too_large
 from ling3.serve.limits import LARGE_BODY_BYTES, Limits
 from ling3.serve.route import HttpRequest, Route
 from ling3.serve.router import normal_path
+from ling3.tell import tell
 
 Resolve = Callable[[HttpRequest], Route]
 
@@ -99,7 +99,7 @@ class Inbound:
     def _finish(self) -> None:
         assert self.request is not None
         if len(self._body) > LARGE_BODY_BYTES:
-            print(f"request_warning: large request body_bytes={len(self._body)}", file=sys.stderr, flush=True)
+            tell(f"request_warning: large request body_bytes={len(self._body)}")
         self.request = replace(self.request, body=bytes(self._body))
         self._body.clear()
         self.complete = True

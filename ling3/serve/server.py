@@ -14,6 +14,7 @@ Three kinds of threads share the work:
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import select
 import socket
@@ -54,11 +55,12 @@ class Server:
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            raise StartError(f"--host: {host!r} is not a dotted IPv4 address") from None
+            raise StartError(f"--host: {host!r} is not a dotted IPv4 address such as 127.0.0.1") from None
         try:
             self._socket.bind((host, port))
         except OSError as error:
-            raise StartError(f"cannot bind {host}:{port}: {error.strerror}") from error
+            advice = "; --port N takes another" if error.errno == errno.EADDRINUSE else ""
+            raise StartError(f"cannot bind {host}:{port}: {error.strerror}{advice}") from error
 
     @property
     def address(self) -> tuple[str, int]:

@@ -47,6 +47,8 @@ class ChatText:
         `most`: a prompt that is sure to have more tokens is refused with 400 `context_length_exceeded` before the
         work of encoding it, which takes seconds for megabytes of text.
         """
+        if most is not None and len(messages) > most:  # every message costs its own markers
+            raise context_length_exceeded(f"at least {len(messages)}", most)
         shielded_messages = self._control.shield(normalise_messages(messages))
         shielded_tools = self._control.shield(normalise_tools(tools))
         rendered = self._template.render(shielded_messages, shielded_tools, enable_thinking)

@@ -116,14 +116,14 @@ def test_a_port_that_is_taken_fails_before_the_package_is_opened(call: Call, hos
     with socket.create_server((host, 0)) as server:
         taken = server.getsockname()[1]
         code, out, err = call("--no-console", "--host", host, "--port", str(taken), "--model", "none.l3r")
-    assert (code, err[-1]) == (1, f"startup_error: cannot bind {host}:{taken}: Address already in use")
+    assert (code, err[-1]) == (1, f"startup_error: cannot bind {host}:{taken}: Address already in use; --port N takes another")
     assert [line.partition("=")[0] for line in out] == ["device_check"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "256.0.0.1", "::1", "", "127.1"])
 def test_a_host_that_is_no_address_is_named(start: Call, host: str) -> None:
     code, _, err = start("--host", host)
-    assert (code, err[-1]) == (1, f"startup_error: --host: {host!r} is not a dotted IPv4 address")
+    assert (code, err[-1]) == (1, f"startup_error: --host: {host!r} is not a dotted IPv4 address such as 127.0.0.1")
 
 
 def test_an_address_of_another_machine_is_refused_by_the_system(start: Call) -> None:

@@ -84,7 +84,7 @@ LABELS = "must be one of 4K, 8K, 16K, 32K, 64K, 128K, 256K"
         ("--bogus 1", "unknown option --bogus; ling3 --help lists them"),
         ("--port=1", "unknown option --port=1; ling3 --help lists them"),
         ("--no-console --bogus", "unknown option --bogus; ling3 --help lists them"),
-        ("model.l3r", "unknown option model.l3r; ling3 --help lists them"),
+        ("model.l3r", "unknown command model.l3r; ling3 --help lists them"),
         ("--Port 1", "unknown option --Port; ling3 --help lists them"),
         ("--port", "option --port needs a value (N)"),
         ("--no-console --model", "option --model needs a value (FILE)"),
@@ -275,3 +275,16 @@ def test_a_user_without_a_home_still_gets_the_demonstration(
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("os.getuid", lambda: 4_000_000)
     assert find_model(Config(), BUNDLED) == (BUNDLED, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([""], "unknown command ''; ling3 --help lists them"),
+        (["--log", ""], "option --log must name a file; got ''"),
+        (["--port", "9" * 5000], "option --port must be an integer from 1 to 65535"),
+    ],
+)
+def test_odd_arguments_are_named(arguments: list[str], message: str) -> None:
+    with pytest.raises(StartError, match=re.escape(message)):
+        parse_options(arguments, VERSION)

@@ -58,3 +58,10 @@ def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert end.value.code == 0
     assert "--recipe FILE" in capsys.readouterr().out
+
+
+def test_an_output_that_is_no_package_name_is_refused_and_left_alone(source: Path) -> None:
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    with pytest.raises(StartError, match=r"model\.safetensors: a package's name ends in \.l3r"):
+        main([str(source), str(source / "model.safetensors")])
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before

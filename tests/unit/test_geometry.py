@@ -143,7 +143,11 @@ def test_the_gate_bound_must_let_block_prefill_stay_finite(bound: float) -> None
         ("norm_topk_prob", 1),
         ("tie_word_embeddings", "no"),
         ("rms_norm_eps", "small"),
+        ("rms_norm_eps", -1.0),
+        ("rope_theta", 0),
         ("routed_scaling_factor", float("nan")),
+        ("routed_scaling_factor", 1e308),
+        ("num_hidden_layers", 10**9),
     ],
 )
 def test_impossible_values_are_refused_by_field(field: str, value: Any) -> None:
@@ -171,7 +175,7 @@ def test_explicit_layer_types_win() -> None:
     assert Geometry.from_config(full(num_hidden_layers=2, layer_types=kinds)).mixers == ("mla", "kda")
 
 
-@pytest.mark.parametrize("kinds", [["full_attention"], ["sliding_attention"] * 24, "full_attention"])
+@pytest.mark.parametrize("kinds", [["full_attention"], ["sliding_attention"] * 24, [[]] * 24, "full_attention"])
 def test_unusable_layer_types_are_refused(kinds: Any) -> None:
     with pytest.raises(PackageError, match="config field layer_types"):
         Geometry.from_config(full(layer_types=kinds))

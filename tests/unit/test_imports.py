@@ -24,7 +24,7 @@ FLOORS: list[set[str]] = [
     {"linear"},
     {"npu"},
     {"_native"},
-    {"options", "progress"},
+    {"options", "progress", "tell"},
     {"errors"},
     {""},  # the package itself: its version, and what must be set before anything is imported
 ]

@@ -21,3 +21,8 @@ def test_a_prompt_that_may_fit_is_encoded() -> None:
     text = chat_text()
     messages = [{"role": "user", "content": "x" * 50}]
     assert text.encode_chat(messages, most=1000) == text.encode_chat(messages)
+
+
+def test_more_messages_than_positions_are_refused_unrendered() -> None:
+    with pytest.raises(RequestError, match="at least 101 tokens"):
+        chat_text().encode_chat([{"role": "user", "content": ""}] * 101, most=100)

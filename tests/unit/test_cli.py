@@ -116,7 +116,8 @@ def test_a_port_that_is_taken_fails_before_the_package_is_opened(call: Call, hos
     with socket.create_server((host, 0)) as server:
         taken = server.getsockname()[1]
         code, out, err = call("--no-console", "--host", host, "--port", str(taken), "--model", "none.l3r")
-    assert (code, err[-1]) == (1, f"startup_error: cannot bind {host}:{taken}: Address already in use; --port N takes another")
+    reason = "Address already in use; --port N takes another"
+    assert (code, err[-1]) == (1, f"startup_error: cannot bind {host}:{taken}: {reason}")
     assert [line.partition("=")[0] for line in out] == ["device_check"]
 
 

@@ -4,8 +4,8 @@
 //
 // Versions: scalar (reference, plain loops), avx2 (vpmaddubsw, int16 sums over windows of four native tiles), avx512
 // (vpdpbusd), neon (sdot; one or two rows: 16 columns in registers; more: rows in the lanes). Each is checked against
-// scalar first and shows its first value pairs. Weights are experts of N=1024, K=1536, one K tile, 0.75 MiB each, enough
-// of them to be out of every cache; a pass takes each expert once.
+// scalar first and shows its first value pairs. Weights are experts of N=1024, K=1536, one K tile, 0.75 MiB each,
+// enough of them to be out of every cache; a pass takes each expert once.
 #include <time.h>
 
 #include <algorithm>
@@ -92,7 +92,8 @@ int main(int count, char** arguments) {
       const int64_t used = std::max<int64_t>(16, rows <= 2 ? experts : experts / rows);
       std::vector<int8_t> q(static_cast<size_t>(used * rows * k));
       for (int8_t& value : q) value = static_cast<int8_t>(random());
-      std::vector<float> a_scale(static_cast<size_t>(used * rows), 1e-2f), y(static_cast<size_t>(used * rows * n)), expected(y);
+      std::vector<float> a_scale(static_cast<size_t>(used * rows), 1e-2f), y(static_cast<size_t>(used * rows * n)),
+          expected(y);
       std::vector<int32_t> ids, offsets{0};
       for (int64_t e = 0; e < used; ++e) {
         ids.push_back(static_cast<int32_t>(e));
@@ -105,15 +106,18 @@ int main(int count, char** arguments) {
       float largest = 0;
       for (int64_t i = 0; i < rows * n; ++i) largest = std::max(largest, std::abs(y[size_t(i)] - expected[size_t(i)]));
       if (rows == 1) {
-        for (size_t i = 0; i < 5; ++i) printf("  %s[%zu] scalar %.6f, %.6f\n", kernels.name, i, double(expected[i]), double(y[i]));
+        for (size_t i = 0; i < 5; ++i)
+          printf("  %s[%zu] scalar %.6f, %.6f\n", kernels.name, i, double(expected[i]), double(y[i]));
       }
       if (&kernels == &scalar_kernels && rows > 2) continue;
-      const Seconds seconds = best_seconds(
-          [&] { tiled_matmul(pool, kernels.w4, tiled, all, q.data(), a_scale.data(), y.data(), n); });
+      const Seconds seconds =
+          best_seconds([&] { tiled_matmul(pool, kernels.w4, tiled, all, q.data(), a_scale.data(), y.data(), n); });
       const double bytes = static_cast<double>(used * n * k / 2), products = static_cast<double>(used * rows * n * k);
-      printf("%-7s rows %3lld: %7.2f ms, %6.2f GB/s of weights, %6.1f G products/s; per CPU second %6.2f GB, %6.1f G; maxdiff %g\n",
-             kernels.name, static_cast<long long>(rows), seconds.wall * 1e3, bytes / seconds.wall * 1e-9,
-             products / seconds.wall * 1e-9, bytes / seconds.cpu * 1e-9, products / seconds.cpu * 1e-9, double(largest));
+      printf(
+          "%-7s rows %3lld: %7.2f ms, %6.2f GB/s of weights, %6.1f G products/s; per CPU second %6.2f GB, %6.1f G; "
+          "maxdiff %g\n",
+          kernels.name, static_cast<long long>(rows), seconds.wall * 1e3, bytes / seconds.wall * 1e-9,
+          products / seconds.wall * 1e-9, bytes / seconds.cpu * 1e-9, products / seconds.cpu * 1e-9, double(largest));
     }
   }
 }

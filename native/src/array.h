@@ -39,7 +39,9 @@ class Array {
 
   int64_t shape(int axis) const { return view_.shape[axis]; }
   template <class Element>
-  Element* data() const { return static_cast<Element*>(view_.buf); }
+  Element* data() const {
+    return static_cast<Element*>(view_.buf);
+  }
 
   // Refuses any other shape; -1 leaves an axis free.
   void expect(std::initializer_list<int64_t> shape) const;

@@ -1,4 +1,5 @@
-// The Python face of the kernels, ling3._native: checks everything, releases the interpreter lock, computes nothing itself.
+// The Python face of the kernels, ling3._native: checks everything, releases the interpreter lock, computes nothing
+// itself.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -29,7 +30,8 @@ const Kernels& named_kernels(const std::string& name, const char* who) {
   std::string names;
   for (const Kernels* const* kernels = usable_kernels(); *kernels != nullptr; ++kernels)
     names += std::string(names.empty() ? "" : ", ") + (*kernels)->name;
-  refuse(std::string(who) + ": kernel variant '" + name + "' does not exist or this CPU cannot run it; it runs: " + names);
+  refuse(std::string(who) + ": kernel variant '" + name +
+         "' does not exist or this CPU cannot run it; it runs: " + names);
 }
 
 // LING3_KERNEL is read once, at the first use: one process computes with one variant.
@@ -59,8 +61,8 @@ void check_groups(const Array& experts, const Array& offsets, int64_t expert_cou
 // The K tile count of a scale or activation scale, checked against K.
 int64_t checked_tiles(const Array& scale, int64_t tiles, int64_t k) {
   if (tiles < 1 || k % tiles != 0 || k / tiles % k_block != 0 || k / tiles > most_tile)
-    scale.refuse_shape("the number of K tiles must divide K = " + std::to_string(k) + " into multiples of 32, at most " +
-                       std::to_string(most_tile));
+    scale.refuse_shape("the number of K tiles must divide K = " + std::to_string(k) +
+                       " into multiples of 32, at most " + std::to_string(most_tile));
   return tiles;
 }
 
@@ -139,10 +141,12 @@ void quantise(Pool& pool, nb::handle x_object, int64_t tile, nb::handle q_object
   const Array q(q_object, "q", int8, 2, Array::writes);
   const Array scale(scale_object, "scale", float32, 2, Array::writes);
   const int64_t rows = x.shape(0), width = x.shape(1), k = q.shape(1);
-  if (tile < k_block || tile % k_block != 0) refuse("tile: must be a positive multiple of 32, got " + std::to_string(tile));
+  if (tile < k_block || tile % k_block != 0)
+    refuse("tile: must be a positive multiple of 32, got " + std::to_string(tile));
   q.expect({rows, -1});
   if (k < width || k % tile != 0)
-    q.refuse_shape("the columns must be a multiple of tile = " + std::to_string(tile) + " and at least " + std::to_string(width));
+    q.refuse_shape("the columns must be a multiple of tile = " + std::to_string(tile) + " and at least " +
+                   std::to_string(width));
   scale.expect({rows, k / tile});
   bool finite;
   {
@@ -216,7 +220,8 @@ NB_MODULE(_native, m) {
 
   m.def("variants", [] {
     std::vector<std::string> names;
-    for (const Kernels* const* kernels = usable_kernels(); *kernels != nullptr; ++kernels) names.push_back((*kernels)->name);
+    for (const Kernels* const* kernels = usable_kernels(); *kernels != nullptr; ++kernels)
+      names.push_back((*kernels)->name);
     return names;
   });
   m.def("active_variant", [] { return std::string(active_kernels().name); });

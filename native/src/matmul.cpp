@@ -11,7 +11,8 @@ namespace {
 
 // Fewer units than this per thread and the last ones leave threads idle; then long groups are cut by rows as well.
 constexpr int64_t units_per_thread = 4;
-constexpr int64_t least_span = 4;  // row blocks; below that unpacking the weights again costs more than the balance gains
+constexpr int64_t least_span =
+    4;  // row blocks; below that unpacking the weights again costs more than the balance gains
 constexpr int64_t float_columns = 16;
 
 struct Block {
@@ -94,7 +95,8 @@ uint8_t* scratch(int64_t bytes) {
 }
 
 // Copies all activations into the order that the kernels read; returns the memory the blocks' offsets refer to.
-const uint8_t* prepare(Pool& pool, const TileKernels& kernels, const TiledWeights& weights, const int8_t* q, Plan& plan) {
+const uint8_t* prepare(Pool& pool, const TileKernels& kernels, const TiledWeights& weights, const int8_t* q,
+                       Plan& plan) {
   const int64_t tile = weights.k / weights.tiles;
   int64_t bytes = 0;
   for (Block& block : plan.blocks) {
@@ -165,20 +167,21 @@ void tiled_matmul(Pool& pool, const TileKernels& kernels, const TiledWeights& we
             });
 }
 
-void tiled_accumulate(Pool& pool, const TileKernels& kernels, const TiledWeights& weights, int64_t rows, const int8_t* q,
-                      int32_t* acc) {
+void tiled_accumulate(Pool& pool, const TileKernels& kernels, const TiledWeights& weights, int64_t rows,
+                      const int8_t* q, int32_t* acc) {
   const int32_t expert = 0;
   const int32_t offsets[2] = {0, static_cast<int32_t>(rows)};
   const int64_t columns = kernels.columns;
   each_tile(pool, kernels, weights, {&expert, offsets, 1}, q,
             [&](int64_t, const Block& block, int64_t column_tile, int64_t t, const int32_t* sums) {
               for (int r = 0; r < block.rows; ++r)
-                memcpy(acc + ((block.row + r) * weights.tiles + t) * weights.n + column_tile * columns, sums + r * columns,
-                       static_cast<size_t>(columns) * sizeof(int32_t));
+                memcpy(acc + ((block.row + r) * weights.tiles + t) * weights.n + column_tile * columns,
+                       sums + r * columns, static_cast<size_t>(columns) * sizeof(int32_t));
             });
 }
 
-void float_matmul(Pool& pool, FloatDots dots, const FloatWeights& weights, const Groups& groups, const float* x, float* y) {
+void float_matmul(Pool& pool, FloatDots dots, const FloatWeights& weights, const Groups& groups, const float* x,
+                  float* y) {
   const int64_t column_tiles = (weights.n + float_columns - 1) / float_columns;
   const Plan plan(groups, column_tiles, pool.threads());
   pool.each(plan.units(), 1, [&](int64_t begin, int64_t end) {
@@ -190,7 +193,8 @@ void float_matmul(Pool& pool, FloatDots dots, const FloatWeights& weights, const
           weights.data + (groups.experts[unit.group] * weights.n + first) * weights.k * weights.element_bytes;
       for (int64_t i = unit.first_block; i < unit.last_block; ++i) {
         const Block& block = plan.blocks[static_cast<size_t>(i)];
-        dots(x + block.row * weights.k, block.rows, data, columns, weights.k, y + block.row * weights.n + first, weights.n);
+        dots(x + block.row * weights.k, block.rows, data, columns, weights.k, y + block.row * weights.n + first,
+             weights.n);
       }
     }
   });

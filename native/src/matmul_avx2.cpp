@@ -1,5 +1,5 @@
-// AVX2. A window of four native tiles (4 KiB of weights, read front to back) meets the same activations; sums per lane stay
-// in L1 from window to window and are added up across lanes at the end of the K tile.
+// AVX2. A window of four native tiles (4 KiB of weights, read front to back) meets the same activations; sums per lane
+// stay in L1 from window to window and are added up across lanes at the end of the K tile.
 #if defined(LING3_SIMDE)
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx2.h>
@@ -29,8 +29,8 @@ inline void forget(const uint8_t*& pointer) { asm("" : "+r"(pointer)); }
 inline void settle(__m256i& sum) { asm("" : "+x"(sum)); }
 #endif
 
-// The line that the same step of the window after next reads. A window is one page, and the hardware's own prefetching starts
-// anew with every page and stream: without this, decoding reads at half the speed (lab/w4_matmul.cpp).
+// The line that the same step of the window after next reads. A window is one page, and the hardware's own prefetching
+// starts anew with every page and stream: without this, decoding reads at half the speed (lab/w4_matmul.cpp).
 template <int blocks>
 inline void prefetch(const uint8_t* weights, int step, int steps) {
   if constexpr (blocks == window) {
@@ -51,8 +51,8 @@ int64_t w4_prepared_bytes(int rows, int64_t tile) { return tile / k_block * rows
 void w4_prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* prepared) {
   const int64_t blocks = tile / k_block;
   // Bytes of a lane: even positions to the lower half, odd ones to the upper.
-  const __m256i split = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10, 12, 14, 1,
-                                         3, 5, 7, 9, 11, 13, 15);
+  const __m256i split = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2, 4, 6, 8, 10, 12,
+                                         14, 1, 3, 5, 7, 9, 11, 13, 15);
   int32_t* sums = reinterpret_cast<int32_t*>(prepared + blocks * rows * w4_step);
   for (int r = 0; r < rows; ++r) {
     __m256i total = _mm256_setzero_si256();
@@ -76,7 +76,8 @@ void w4_prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t
 template <int rows, int blocks, bool first>
 inline void w4_window(const uint8_t* prepared, const uint8_t* weights, __m256i* acc) {
   static_assert(blocks * 2 * 2 * 15 * 128 <= 32767);
-  const __m256i nibble = _mm256_set1_epi8(15), sign = _mm256_set1_epi8(static_cast<char>(0x88)), ones = _mm256_set1_epi16(1);
+  const __m256i nibble = _mm256_set1_epi8(15), sign = _mm256_set1_epi8(static_cast<char>(0x88)),
+                ones = _mm256_set1_epi16(1);
   __m256i held[2 * blocks];  // one row's activations fit the registers
   if constexpr (rows == 1) {
     for (int i = 0; i < 2 * blocks; ++i) held[i] = load(prepared + i * 32);
@@ -132,8 +133,9 @@ void w4_tile(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int3
   }
 }
 
-// W8: 32 bytes are one column. Both operands have their full range, so products are taken of 16-bit values: vpmaddwd adds
-// two of them in 32 bits, and 2 * 128 * 128 is far from the limit. Prepared: per native tile and row, 32 16-bit values.
+// W8: 32 bytes are one column. Both operands have their full range, so products are taken of 16-bit values: vpmaddwd
+// adds two of them in 32 bits, and 2 * 128 * 128 is far from the limit. Prepared: per native tile and row, 32 16-bit
+// values.
 constexpr int w8_columns = 32;
 constexpr int64_t w8_step = 64;
 

@@ -128,7 +128,8 @@ inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* a
   __m512i held[blocks * operands];  // one row's activations fit the registers
   if constexpr (rows == 1) {
     UNROLLED
-    for (int i = 0; i < blocks * operands; ++i) held[i] = Format::activations(prepared + i / operands * step, i % operands);
+    for (int i = 0; i < blocks * operands; ++i)
+      held[i] = Format::activations(prepared + i / operands * step, i % operands);
   }
   for (int v = 0; v < vectors; ++v) {
     forget(prepared);
@@ -143,8 +144,8 @@ inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* a
       UNROLLED
       for (int i = 0; i < rows * operands; ++i) {
         const int r = i / operands, operand = i % operands;
-        const __m512i a = rows == 1 ? held[b * operands + operand]
-                                    : Format::activations(prepared + (b * rows + r) * step, operand);
+        const __m512i a =
+            rows == 1 ? held[b * operands + operand] : Format::activations(prepared + (b * rows + r) * step, operand);
         sum[r] = _mm512_dpbusd_epi32(sum[r], w[operand], a);
       }
     }
@@ -155,8 +156,10 @@ inline void multiply(const uint8_t* prepared, const uint8_t* weights, __m512i* a
 
 // Sums within each quarter of four vectors: [quarter][vector].
 inline __m512i add_lanes(const __m512i* four) {
-  const __m512i low = _mm512_add_epi32(_mm512_unpacklo_epi32(four[0], four[1]), _mm512_unpackhi_epi32(four[0], four[1]));
-  const __m512i high = _mm512_add_epi32(_mm512_unpacklo_epi32(four[2], four[3]), _mm512_unpackhi_epi32(four[2], four[3]));
+  const __m512i low =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(four[0], four[1]), _mm512_unpackhi_epi32(four[0], four[1]));
+  const __m512i high =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(four[2], four[3]), _mm512_unpackhi_epi32(four[2], four[3]));
   return _mm512_add_epi32(_mm512_unpacklo_epi64(low, high), _mm512_unpackhi_epi64(low, high));
 }
 
@@ -181,9 +184,9 @@ void accumulate_rows(const uint8_t* prepared, int64_t tile, const uint8_t* weigh
 template <class Format>
 void accumulate(const uint8_t* prepared, int rows, int64_t tile, const uint8_t* weights, int32_t* acc) {
   using Rows = void (*)(const uint8_t*, int64_t, const uint8_t*, int32_t*);
-  static constexpr Rows table[row_block] = {accumulate_rows<Format, 1>, accumulate_rows<Format, 2>, accumulate_rows<Format, 3>,
-                                     accumulate_rows<Format, 4>, accumulate_rows<Format, 5>, accumulate_rows<Format, 6>,
-                                     accumulate_rows<Format, 7>, accumulate_rows<Format, 8>};
+  static constexpr Rows table[row_block] = {
+      accumulate_rows<Format, 1>, accumulate_rows<Format, 2>, accumulate_rows<Format, 3>, accumulate_rows<Format, 4>,
+      accumulate_rows<Format, 5>, accumulate_rows<Format, 6>, accumulate_rows<Format, 7>, accumulate_rows<Format, 8>};
   table[rows - 1](prepared, tile, weights, acc);
 }
 

@@ -1,5 +1,6 @@
-// The float dot products, compiled once per instruction set. Everything here is static: an inline function with external
-// linkage could be merged with the copy of another translation unit, and then run instructions that the CPU lacks.
+// The float dot products, compiled once per instruction set. Everything here is static: an inline function with
+// external linkage could be merged with the copy of another translation unit, and then run instructions that the CPU
+// lacks.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,10 @@
 
 #include "matmul.h"
 
-#if defined(__x86_64__)
+#if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__x86_64__)
+#include <emmintrin.h>  // and no more: SIMDe has its own names for the rest
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif

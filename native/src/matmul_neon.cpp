@@ -1,6 +1,6 @@
 // NEON with the ARMv8.2 dot product (sdot: four products of signed bytes added to a 32-bit lane). A nibble moved to the
-// upper half of its byte is 16 w as a signed byte, so nothing has to be sign-extended; the sums are divided by 16 at the
-// end, exactly, and 16 * 128 * 8 * K fits 32 bits up to K = 131071.
+// upper half of its byte is 16 w as a signed byte, so nothing has to be sign-extended; the sums are divided by 16 at
+// the end, exactly, and 16 * 128 * 8 * K fits 32 bits up to K = 131071.
 #include <arm_neon.h>
 
 #include "matmul_float.h"
@@ -93,8 +93,9 @@ void prepare(const int8_t* q, int64_t stride, int rows, int64_t tile, uint8_t* p
       int8x16x2_t row[4] = {};
       for (int r = 0; r < 4 && quad * 4 + r < rows; ++r) row[r] = split_block<Format>(from + (quad * 4 + r) * stride);
       for (int half = 0; half < 2; ++half) {
-        const Square square = transposed(vreinterpretq_s32_s8(row[0].val[half]), vreinterpretq_s32_s8(row[1].val[half]),
-                                         vreinterpretq_s32_s8(row[2].val[half]), vreinterpretq_s32_s8(row[3].val[half]));
+        const Square square =
+            transposed(vreinterpretq_s32_s8(row[0].val[half]), vreinterpretq_s32_s8(row[1].val[half]),
+                       vreinterpretq_s32_s8(row[2].val[half]), vreinterpretq_s32_s8(row[3].val[half]));
         for (int k = 0; k < 4; ++k)
           vst1q_u8(prepared + (((b * 2 + half) * 4 + k) * quads + quad) * 16, vreinterpretq_u8_s32(square.row[k]));
       }
@@ -108,8 +109,8 @@ int32x4_t shifted(int32x4_t sums) {
   else return vshrq_n_s32(sums, shift);
 }
 
-// One row. Sixteen columns keep their sums in registers over the whole K tile; their lines are fetched some native tiles
-// ahead, since the stride between them is more than a prefetcher can be trusted with.
+// One row. Sixteen columns keep their sums in registers over the whole K tile; their lines are fetched some native
+// tiles ahead, since the stride between them is more than a prefetcher can be trusted with.
 template <class Format>
 void accumulate_row(const uint8_t* prepared, int64_t tile, const uint8_t* weights, int32_t* acc) {
   constexpr int width = 16;
@@ -119,12 +120,14 @@ void accumulate_row(const uint8_t* prepared, int64_t tile, const uint8_t* weight
     for (int32x4_t& column : sum) column = vdupq_n_s32(0);
     for (int64_t b = 0; b < tile / k_block; ++b) {
       const uint8_t* w = weights + b * block_bytes + n * Format::column_bytes;
-      for (int line = 0; line < width * Format::column_bytes; line += 64) __builtin_prefetch(w + ahead * block_bytes + line);
+      for (int line = 0; line < width * Format::column_bytes; line += 64)
+        __builtin_prefetch(w + ahead * block_bytes + line);
       const int8x16_t a_first = load(prepared + b * k_block), a_second = load(prepared + b * k_block + 16);
       for (int c = 0; c < width; c += 4) {
         int8x16_t first[4], second[4];
         Format::unpack(w + c * Format::column_bytes, first, second);
-        for (int i = 0; i < 4; ++i) sum[c + i] = vdotq_s32(vdotq_s32(sum[c + i], first[i], a_first), second[i], a_second);
+        for (int i = 0; i < 4; ++i)
+          sum[c + i] = vdotq_s32(vdotq_s32(sum[c + i], first[i], a_first), second[i], a_second);
       }
     }
     for (int c = 0; c < width; c += 4) {
@@ -134,8 +137,8 @@ void accumulate_row(const uint8_t* prepared, int64_t tile, const uint8_t* weight
   }
 }
 
-// Sixteen sums and half of the weights of eight columns just fit the registers. These keep g++ from holding both halves at
-// once, and from starting all sums as copies of one register, which it then moves about in every pass.
+// Sixteen sums and half of the weights of eight columns just fit the registers. These keep g++ from holding both halves
+// at once, and from starting all sums as copies of one register, which it then moves about in every pass.
 inline void forget(const uint8_t*& pointer) { asm("" : "+r"(pointer)); }
 inline void settle(int32x4_t& sum) { asm("" : "+w"(sum)); }
 

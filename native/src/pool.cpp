@@ -130,7 +130,8 @@ void Pool::work() {
 bool Pool::join() {
   uint32_t state = state_.load(std::memory_order_relaxed);
   while (state & open_bit) {
-    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
   }
   return false;
 }

@@ -17,8 +17,8 @@ namespace ling3 {
 // The caller never waits for a worker that has not woken up: a worker has to join an open region, and the caller closes
 // the region when no chunk is left.
 //
-// Regions of different calling threads take turns. A region inside a region is not supported. In a forked child, which has
-// no workers, every region runs on the calling thread.
+// Regions of different calling threads take turns. A region inside a region is not supported. In a forked child, which
+// has no workers, every region runs on the calling thread.
 class Pool {
  public:
   using Task = void (*)(const void* context, int64_t begin, int64_t end);

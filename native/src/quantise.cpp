@@ -11,7 +11,9 @@ namespace {
 constexpr int64_t serial_elements = 16384;  // less work than waking a worker
 constexpr int32_t infinity_bits = 0x7f800000;
 
-int64_t rows_per_chunk(int64_t row_elements) { return std::max<int64_t>(1, serial_elements / std::max<int64_t>(row_elements, 1)); }
+int64_t rows_per_chunk(int64_t row_elements) {
+  return std::max<int64_t>(1, serial_elements / std::max<int64_t>(row_elements, 1));
+}
 
 // The largest |x| as its bits, which order like the numbers; infinities and NaN compare as the largest.
 int32_t largest_magnitude(const float* x, int64_t count) {
@@ -25,8 +27,8 @@ int32_t largest_magnitude(const float* x, int64_t count) {
   return largest;
 }
 
-// Adding 1.5 * 2^23 leaves no fraction bits, so the hardware rounds half to even, and the low bits are the integer. Unlike
-// lrintf this becomes SIMD everywhere.
+// Adding 1.5 * 2^23 leaves no fraction bits, so the hardware rounds half to even, and the low bits are the integer.
+// Unlike lrintf this becomes SIMD everywhere.
 int8_t rounded(float value) {
   const float shifted = value + 12582912.0f;
   int32_t bits;

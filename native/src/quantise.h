@@ -8,8 +8,9 @@
 namespace ling3 {
 
 // x: [rows, width] float32; q: [rows, k] int8; scale: [rows, k / tile] float32. Columns from `width` on count as zero.
-// scale = max|x| / 127 but at least the smallest normal float, 1 for a tile of zeros; q = x times the float32 reciprocal
-// of the scale, half to even, within +-127. Returns false, with q and scale unusable, if x holds an infinity or a NaN.
+// scale = max|x| / 127 but at least the smallest normal float, 1 for a tile of zeros; q = x times the float32
+// reciprocal of the scale, half to even, within +-127. Returns false, with q and scale unusable, if x holds an infinity
+// or a NaN.
 bool quantise_rows(Pool& pool, const float* x, int64_t rows, int64_t width, int64_t k, int64_t tile, int8_t* q,
                    float* scale);
 

@@ -48,7 +48,8 @@ class Arguments {
       memcpy(&word, &number, sizeof word);
       words_.push_back(word);
     } else {
-      throw nb::type_error((name(index) + "an array, an int or a float is needed, got " + Py_TYPE(value)->tp_name).c_str());
+      throw nb::type_error(
+          (name(index) + "an array, an int or a float is needed, got " + Py_TYPE(value)->tp_name).c_str());
     }
   }
 
@@ -62,7 +63,8 @@ class Arguments {
       refuse(name(index) + "the array is not C-contiguous or has no plain element type");
     }
     views_.push_back(view);
-    if (view.format != nullptr && strchr(view.format, 'O') != nullptr) refuse(name(index) + "the array holds Python objects");
+    if (view.format != nullptr && strchr(view.format, 'O') != nullptr)
+      refuse(name(index) + "the array holds Python objects");
     words_.push_back(reinterpret_cast<int64_t>(view.buf));
     for (int axis = 0; axis < view.ndim; ++axis) words_.push_back(view.shape[axis]);
   }

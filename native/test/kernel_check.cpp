@@ -1,6 +1,6 @@
-// Stand-alone check of the kernels, for instruction sets that the build machine can only emulate (the Python tests build it
-// with SIMDe, and with a cross compiler for qemu) and for the sanitizers. Integer sums are compared with the index
-// formulas of the native tile order, floats bit for bit with the scalar variant and with one thread.
+// Stand-alone check of the kernels, for instruction sets that the build machine can only emulate (the Python tests
+// build it with SIMDe, and with a cross compiler for qemu) and for the sanitizers. Integer sums are compared with the
+// index formulas of the native tile order, floats bit for bit with the scalar variant and with one thread.
 //
 //   kernel_check            prints the variants that can run, then one line per check; exit code 1 after a difference
 #include <cstdio>
@@ -21,7 +21,7 @@ bool okay = true;
 
 struct Format {
   const char* name;
-  TileKernels Kernels::*kernels;
+  TileKernels Kernels::* kernels;
   int64_t columns;
   int least, most;  // weights
 };
@@ -33,7 +33,8 @@ struct Matrix {
   std::vector<uint8_t> native;  // the same in tile order
 };
 
-// What a kernel could get wrong only at the ends of the ranges: every sum at its largest, both signs, and signs that alternate.
+// What a kernel could get wrong only at the ends of the ranges: every sum at its largest, both signs, and signs that
+// alternate.
 enum class Pattern { random, low_weights_high_rows, low_weights_low_rows, high_weights_low_rows, alternating };
 constexpr Pattern patterns[] = {Pattern::random, Pattern::low_weights_high_rows, Pattern::low_weights_low_rows,
                                 Pattern::high_weights_low_rows, Pattern::alternating};
@@ -79,7 +80,8 @@ void compare(const std::string& what, const std::vector<Value>& expected, const 
   for (size_t i = 0; i < expected.size(); ++i) {
     if (memcmp(&expected[i], &found[i], sizeof(Value)) == 0) continue;
     okay = false;
-    if (shown++ < 5) printf("%s: [%zu] expected %.9g, found %.9g\n", what.c_str(), i, double(expected[i]), double(found[i]));
+    if (shown++ < 5)
+      printf("%s: [%zu] expected %.9g, found %.9g\n", what.c_str(), i, double(expected[i]), double(found[i]));
   }
 }
 
@@ -94,8 +96,8 @@ void check_sums(const Format& format, const Kernels& kernels, Pool& pool) {
   struct Shape {
     int64_t n_tiles, k, tile;
   };
-  constexpr Shape shapes[] = {{1, 32, 32},   {1, 64, 64},    {2, 96, 96},   {1, 128, 32},  {3, 160, 160},
-                              {1, 192, 64},  {1, 224, 224},  {2, 256, 128}, {1, 288, 288}, {1, 512, 512},
+  constexpr Shape shapes[] = {{1, 32, 32},   {1, 64, 64},     {2, 96, 96},   {1, 128, 32},  {3, 160, 160},
+                              {1, 192, 64},  {1, 224, 224},   {2, 256, 128}, {1, 288, 288}, {1, 512, 512},
                               {1, 512, 256}, {1, 1536, 1536}, {1, 1536, 384}};
   int64_t sums = 0;
   for (const Shape& shape : shapes) {
@@ -114,8 +116,8 @@ void check_sums(const Format& format, const Kernels& kernels, Pool& pool) {
                 sum += q[static_cast<size_t>(r * shape.k + k)] * weights.plain[static_cast<size_t>(j * shape.k + k)];
               expected[static_cast<size_t>((r * tiles + t) * n + j)] = sum;
             }
-        tiled_accumulate(pool, kernels.*format.kernels, {weights.native.data(), nullptr, n, shape.k, tiles}, rows, q.data(),
-                         found.data());
+        tiled_accumulate(pool, kernels.*format.kernels, {weights.native.data(), nullptr, n, shape.k, tiles}, rows,
+                         q.data(), found.data());
         compare(std::string(format.name) + " " + kernels.name + " k " + std::to_string(shape.k) + " tile " +
                     std::to_string(shape.tile) + " rows " + std::to_string(rows),
                 expected, found);
@@ -139,7 +141,8 @@ void check_floats(const Kernels& kernels, Pool& single, Pool& pool) {
     const std::vector<float> scale = make_floats(expert_count * tiles * n), a_scale = make_floats(rows * tiles);
     const TiledWeights tiled{weights.data(), scale.data(), n, k, tiles};
     std::vector<float> expected(static_cast<size_t>(rows * kept)), found(expected.size());
-    tiled_matmul(single, scalar_kernels.*format.kernels, tiled, groups, q.data(), a_scale.data(), expected.data(), kept);
+    tiled_matmul(single, scalar_kernels.*format.kernels, tiled, groups, q.data(), a_scale.data(), expected.data(),
+                 kept);
     tiled_matmul(pool, kernels.*format.kernels, tiled, groups, q.data(), a_scale.data(), found.data(), kept);
     compare(std::string(format.name) + " matmul " + kernels.name, expected, found);
   }

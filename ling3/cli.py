@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from ling3 import __version__, convert, inspect
+from ling3._native import active_variant
 from ling3.check import Host, inspect_host, raise_fd_limit, use_big_cores
 from ling3.config import NATIVE_CONTEXT, RESERVE_MIB, Config, Immediate, estimate_mib, find_model, parse_options
 from ling3.console import InputKind, input_kind, open_console, open_piped_prompt
@@ -274,6 +275,10 @@ def _load(
     # One question from a pipe leaves no log behind in whatever folder it was asked.
     path = Path(os.devnull) if report.quiet else config.log
     log = MetricsLog(path, sys.stderr if echo_metrics else None)
+    try:
+        active_variant()
+    except ValueError as error:
+        raise StartError(str(error)) from error
     decoder = Decoder(package, config.context, config.threads)
     _compile_kernels()
     engine = Engine(decoder, text, package.generation, DEMO_ID if is_demo else MODEL_ID, log)

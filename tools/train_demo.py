@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -50,15 +51,20 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=75.0, help="time for everything together")
     parser.add_argument("--seed", type=int, default=3588)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--start", type=Path, help="go on from this folder and with its tokenizer")
     options = parser.parse_args()
     started = time.time()
     os.environ |= MALLOC
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         talk = collect(fetch(work))
-        train_tokenizer(tokenizer_texts(talk, options.seed)).save(str(work / "tokenizer.json"))
+        if options.start:
+            shutil.copy(options.start / "tokenizer.json", work)
+        else:
+            train_tokenizer(tokenizer_texts(talk, options.seed)).save(str(work / "tokenizer.json"))
         print(f"prepared in {time.time() - started:.0f} s", flush=True)
-        plan = Plan(options.out, work, options.seed, options.minutes * 60, options.processes, started)
+        plan = Plan(options.out, work, options.seed, options.minutes * 60, options.processes, started,
+                    options.start)
         multiprocessing.spawn(train_process, args=(plan, talk), nprocs=options.processes)
 
 

@@ -110,6 +110,12 @@ class Writer:
         rng = self.rng
         if previous and previous.follow_ups and previous in self.intents[language] and rng.random() < 0.5:
             return self._from_intent(previous, previous.follow_ups, memory), previous
+        if memory.told and rng.random() < 0.3:
+            skills = skills_en if language == "en" else skills_zh
+            asks = (skills.ask_name, skills.ask_more)
+            recalled = rng.choice(asks)(rng, memory)
+            if recalled:
+                return recalled, None
         draw = rng.random()
         if draw < 0.14 and not (first and draw < 0.02):
             if draw < 0.10 and language == "en":

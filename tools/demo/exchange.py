@@ -30,4 +30,7 @@ class Memory:
     last_reply: str = ""
 
 
+# Most questions about something never told are left out: else "not told" would be the answer that is right most often.
+SKIP_UNTOLD = 0.93
+
 Skill = Callable[[Random, Memory], Exchange | None]

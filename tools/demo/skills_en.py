@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .exchange import Exchange, Memory, Skill
+from .exchange import SKIP_UNTOLD, Exchange, Memory, Skill
 from .intents import load_lists
 from .storybook import POEMS_EN, STORIES_EN
 
@@ -57,6 +57,8 @@ def ask_name(rng: Random, memory: Memory) -> Exchange | None:
                        "tell me my name", "what did I say my name was", "can you say my name", "say my name",
                        "my name?"))
     name = memory.told.get("name")
+    if name is None and rng.random() < SKIP_UNTOLD:
+        return None
     if name is None:
         return Exchange(user, "You have not told me your name yet. What is it?", "The user has not told me a name.")
     return Exchange(user, f"Your name is {name}.", f"The user said that the name is {name}.")
@@ -123,6 +125,8 @@ def ask_more(rng: Random, memory: Memory) -> Exchange | None:
     kind = rng.choice(known) if known and rng.random() < 0.9 else rng.choice(("city", "age", "colour", "food", "job",
                                                                               "dog", "sister"))
     value = memory.told.get(kind)
+    if value is None and rng.random() < SKIP_UNTOLD:
+        return None
     if kind in _NAMED:
         user = rng.choice(("what is my {}'s name", "what is my {} called", "what's the name of my {}",
                            "how is my {} called",
@@ -316,7 +320,7 @@ def apples(rng: Random, _: Memory) -> Exchange | None:
 
 
 SKILLS: tuple[tuple[Skill, float], ...] = (
-    (tell_name, 1.5), (ask_name, 1.5), (tell_more, 1.5), (ask_more, 1.8), (like, 1.2), (say, 0.8), (again, 0.5),
+    (tell_name, 2.5), (ask_name, 1.5), (tell_more, 2.0), (ask_more, 1.8), (like, 1.2), (say, 1.6), (again, 0.5),
     (what_did_i_say, 0.5),
-    (sums, 2.2), (numbers, 1.6), (name_some, 1.2), (is_a, 0.8), (story, 1.3), (poem, 0.9), (apples, 0.5),
+    (sums, 3.2), (numbers, 1.6), (name_some, 1.8), (is_a, 0.8), (story, 1.3), (poem, 0.9), (apples, 0.5),
 )

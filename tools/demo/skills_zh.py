@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .exchange import Exchange, Memory, Skill
+from .exchange import SKIP_UNTOLD, Exchange, Memory, Skill
 from .intents import load_lists
 from .storybook import POEMS_ZH, STORIES_ZH
 
@@ -39,6 +39,8 @@ def ask_name(rng: Random, memory: Memory) -> Exchange | None:
     user = rng.choice(("我叫什么名字", "我叫什么", "你知道我的名字吗", "你还记得我的名字吗", "我是谁",
                        "我的名字是什么", "说出我的名字", "你记得我叫什么吗"))
     name = memory.told.get("name")
+    if name is None and rng.random() < SKIP_UNTOLD:
+        return None
     if name is None:
         return Exchange(user, "你还没有告诉我你的名字。你叫什么？", "用户还没有说名字。")
     return Exchange(user, f"你叫{name}。", f"用户说过叫{name}。")
@@ -87,6 +89,8 @@ def ask_more(rng: Random, memory: Memory) -> Exchange | None:
     kind = rng.choice(known) if known and rng.random() < 0.9 else rng.choice(list(_FACTS))
     _, _, questions, answer = _FACTS[kind]
     value = memory.told.get(kind)
+    if value is None and rng.random() < SKIP_UNTOLD:
+        return None
     if value is None:
         return Exchange(rng.choice(questions), "你还没有告诉我。", "用户没有说过。")
     return Exchange(rng.choice(questions), answer.format(value), f"用户说过：{value}。")
@@ -197,7 +201,7 @@ def poem(rng: Random, _: Memory) -> Exchange | None:
 
 
 SKILLS: tuple[tuple[Skill, float], ...] = (
-    (tell_name, 1.5), (ask_name, 1.5), (tell_more, 1.2), (ask_more, 1.4), (like, 1.0), (say, 0.6), (again, 0.4),
+    (tell_name, 2.5), (ask_name, 1.5), (tell_more, 1.6), (ask_more, 1.4), (like, 1.0), (say, 0.6), (again, 0.4),
     (what_did_i_say, 0.4),
-    (sums, 1.8), (numbers, 0.8), (name_some, 1.0), (story, 1.0), (poem, 0.8),
+    (sums, 2.6), (numbers, 0.8), (name_some, 1.0), (story, 1.0), (poem, 0.8),
 )

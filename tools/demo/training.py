@@ -16,7 +16,7 @@ import torch.distributed as dist
 from tokenizers import Tokenizer
 
 from .batches import Batches
-from .export import export
+from .export import export, load_network
 from .network import Network, Shape
 from .optimizer import Optimizer
 from .small_talk import SmallTalk
@@ -36,6 +36,7 @@ class Plan:
     seconds: float
     world: int
     started: float
+    start: Path | None
 
 
 def rate_factor(progress: float) -> float:
@@ -54,7 +55,7 @@ def train_process(rank: int, plan: Plan, talk: SmallTalk) -> None:
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=plan.world, timeout=timedelta(minutes=10))
     torch.manual_seed(plan.seed)
     tokenizer = Tokenizer.from_file(str(plan.work / "tokenizer.json"))
-    network = Network(Shape())
+    network = load_network(plan.start).train() if plan.start else Network(Shape())
     parameters = list(network.parameters())
     optimizer = Optimizer(network, rank, plan.world)
     routers = network.routers()

@@ -34,8 +34,11 @@ def start(
 
 def run(folder: Path, *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE) -> tuple[int, bytes, list[str]]:
     """Exit code, standard output, lines on standard error."""
-    with start(folder, *arguments, stdout=stdout) as process:
+    process = start(folder, *arguments, stdout=stdout)
+    try:
         out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
     return process.returncode, out or b"", err.decode().splitlines()
 
 

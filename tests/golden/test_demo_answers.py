@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_tool_is_called_and_its_result_told(engine: Engine) -> None:
     assert reply.finish_reason == "tool_calls"
     assert [call.name for call in reply.tool_calls] == ["get_current_time"]
     call = {"id": "1", "type": "function", "function": {"name": "get_current_time", "arguments": "{}"}}
-    history = [
+    history: list[dict[str, Any]] = [
         question,
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": "14:25"},

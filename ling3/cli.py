@@ -272,8 +272,8 @@ def _load(
     text = ChatText(
         package.tokenizer_json, package.chat_template, package.eos_token_ids, package.geometry.vocab_size
     )
-    # One question from a pipe leaves no log behind in whatever folder it was asked.
-    path = Path(os.devnull) if report.quiet else config.log
+    # One question from a pipe leaves no log behind in whatever folder it was asked, unless it names one.
+    path = Path(os.devnull) if report.quiet and config.log == Config().log else config.log
     log = MetricsLog(path, sys.stderr if echo_metrics else None)
     try:
         active_variant()

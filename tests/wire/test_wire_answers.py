@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import json
 import select
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_engine import Busy, FakeEngine, Hold, calling, content, reasoning
-from wire import CHAT, USER_HI, Response, Running, request_bytes, serving
+from fake_engine import Busy, Hold, calling, content, reasoning
+from wire import CHAT, USER_HI, Response, Running, request_bytes
 
 from ling3.errors import RequestError
 
 SECRET = "the model file is at a private place"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Running]:
-    with serving(FakeEngine()) as running:
-        yield running
-
-
-@pytest.fixture
-def server(shared: Running) -> Running:
-    shared.engine.play()
-    return shared
 
 
 def stream(server: Running, **fields: Any) -> Response:

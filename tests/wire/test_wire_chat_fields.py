@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_engine import FakeEngine
-from wire import USER_HI, Running, serving
+from wire import USER_HI, Running
 
 from ling3.engine.request import ChatRequest, Sampling
 from ling3.serve.schema import parse_chat
 
 TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"q": "it\'s", "flag": true}'}}
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Running]:
-    with serving(FakeEngine()) as running:
-        yield running
-
-
-@pytest.fixture
-def server(shared: Running) -> Running:
-    shared.engine.play()
-    return shared
 
 
 def accepted(server: Running, **fields: Any) -> ChatRequest:

@@ -12,24 +12,12 @@ from pathlib import Path
 import openai
 import pytest
 import requests
-from fake_engine import FakeEngine, Hold, calling, content, reasoning
+from fake_engine import Hold, calling, content, reasoning
 from openai.types.chat import ChatCompletionUserMessageParam
-from wire import CHAT, HOST, USER_HI, Running, serving
+from wire import CHAT, HOST, USER_HI, Running
 
 HI: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "hi"}]
 MODEL = "ling3-tiny"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Running]:
-    with serving(FakeEngine()) as running:
-        yield running
-
-
-@pytest.fixture
-def server(shared: Running) -> Running:
-    shared.engine.play()
-    return shared
 
 
 @pytest.fixture

@@ -18,12 +18,6 @@ from ling3.errors import StartError
 from ling3.serve import Limits, Server
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Running]:
-    with serving(FakeEngine()) as running:
-        yield running
-
-
 @pytest.fixture
 def server(shared: Running) -> Iterator[Running]:
     shared.engine.play()

@@ -23,18 +23,6 @@ EMOJI_CHAT = json.dumps({"messages": [{"role": "user", "content": "grüß 😀"}
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Running]:
-    with serving(FakeEngine()) as running:
-        yield running
-
-
-@pytest.fixture
-def server(shared: Running) -> Running:
-    shared.engine.play()
-    return shared
-
-
-@pytest.fixture(scope="module")
 def small() -> Iterator[Running]:
     """A server with a small body limit."""
     with serving(FakeEngine(), Limits(max_body_bytes=20_000)) as running:

@@ -302,9 +302,12 @@ def _compile_kernels() -> None:
     compiled = 0
     for done, total, fresh in compile_entries():
         compiled += fresh
-        if fresh and (moving or compiled == 1):
-            text = f"notice: compiling kernels, at the first start only: {done} of {total}"
-            print(f"\r{text}" if moving else text, end="" if moving else "\n", file=sys.stderr, flush=True)
+        text = f"notice: compiling kernels, at the first start only: {done} of {total}"
+        if fresh and moving:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+        elif fresh and compiled == 1:
+            tell(text)
     if compiled:
-        print(file=sys.stderr, end="\n" if moving else "")
+        if moving:
+            print(file=sys.stderr)
         tell(f"notice: kernels compiled in {time.monotonic() - begun:.0f} s")

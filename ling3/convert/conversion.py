@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from ling3.model.layout import CHAT_TEMPLATE, FORMAT, GENERATION, TOKENIZER, Lin
 from ling3.model.package import Package
 from ling3.model.tensor_file import DTYPES
 from ling3.progress import Progress
+from ling3.tell import tell
 
 
 def convert(
@@ -54,7 +54,7 @@ def convert(
         check_complete(checkpoint, g)
         _check_room(out, sum(_nbytes(tensor) for tensor in _described(g, plan, texts, longest_tiles=True)))
         for notice in texts.notices:
-            print(f"notice: {notice}", file=sys.stderr)
+            tell(f"notice: {notice}")
         metadata = {
             "format": FORMAT,
             "config": orjson.dumps(checkpoint.config).decode(),

@@ -220,4 +220,6 @@ def test_one_connection_too_many_is_turned_away_and_the_rest_served() -> None:
         finally:
             for sock in silent:
                 sock.close()
-        assert server.request("GET", "/health").status == 200
+        # The reader frees the places when it sees the hang-ups, which may be after it sees the next connection.
+        statuses = (server.request("GET", "/health").status for _ in range(100))
+        assert next(status for status in statuses if status != 503) == 200
